@@ -1,0 +1,3 @@
+//! LoRA on any linear by PEFT's rules, extra trainable modules, merging, PEFT's file format.
+
+pub mod plan;

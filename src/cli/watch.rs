@@ -1,0 +1,12 @@
+//! `vlash watch`.
+
+use std::process::ExitCode;
+
+use crate::error::Failure;
+
+#[derive(clap::Args)]
+pub struct Args {}
+
+pub fn run(_args: Args) -> Result<ExitCode, Failure> {
+    Ok(ExitCode::SUCCESS)
+}

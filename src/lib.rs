@@ -1,0 +1,17 @@
+//! Fine-tuning and deployment of vision-language-action policies (π₀.₅, π₀) on LeRobot datasets.
+//!
+//! The rooms, and which may use which, are drawn in `ARCHITECTURE.md`. The binary `vlash` is a thin
+//! shell around [`cli`]; everything it does is reachable from here.
+
+pub mod adapter;
+pub mod cli;
+pub mod config;
+pub mod dataset;
+pub mod error;
+pub mod files;
+pub mod ops;
+pub mod policy;
+pub mod random;
+pub mod track;
+pub mod train;
+pub mod tui;

@@ -1,0 +1,1 @@
+//! Differentiable operations that candle lacks or does slowly: one file an operation, with its backward.

@@ -1,0 +1,1 @@
+//! The terminal interface: state, update, view; one file a screen.
