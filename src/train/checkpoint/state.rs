@@ -1,0 +1,1 @@
+//! `training_state/`: what resuming needs beside the weights.
