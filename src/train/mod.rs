@@ -1,1 +1,6 @@
 //! The trainer.
+
+pub mod adamw;
+pub mod clip;
+pub mod first_step;
+pub mod schedule;
