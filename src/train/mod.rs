@@ -5,3 +5,9 @@ pub mod checkpoint;
 pub mod memory;
 pub mod signals;
 pub mod split;
+//! The trainer.
+
+pub mod adamw;
+pub mod clip;
+pub mod first_step;
+pub mod schedule;
