@@ -2,5 +2,7 @@
 
 pub mod finding;
 pub mod frame;
+pub mod reach;
 pub mod sample;
 pub mod stats;
+pub mod write;
