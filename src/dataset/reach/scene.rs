@@ -32,7 +32,10 @@ pub(super) struct Look {
 
 impl Look {
     pub(super) fn draw(random: &mut ChaCha8Rng) -> Self {
-        Look { disc: random.random_range(0..DISCS.len()), brightness: [(); 3].map(|()| random.random_range(0.92..1.08)) }
+        Look {
+            disc: random.random_range(0..DISCS.len()),
+            brightness: [(); 3].map(|()| random.random_range(0.92..1.08)),
+        }
     }
 
     pub(super) fn task(&self) -> &'static str {

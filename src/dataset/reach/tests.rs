@@ -38,7 +38,9 @@ fn the_target_cannot_be_told_from_the_state() {
     // Linear correlation of the displacement over ten frames with the start position explains little of it:
     // hands in a corner move to the middle on average, no more.
     let samples: Vec<_> = reaches()
-        .flat_map(|r| r.steps.windows(10).map(|w| (w[0].hand, [0, 1].map(|a| w[9].command[a] - w[0].hand[a]))).collect::<Vec<_>>())
+        .flat_map(|r| {
+            r.steps.windows(10).map(|w| (w[0].hand, [0, 1].map(|a| w[9].command[a] - w[0].hand[a]))).collect::<Vec<_>>()
+        })
         .collect();
     for axis in 0..2 {
         let mean = |f: &dyn Fn(&([f64; 2], [f64; 2])) -> f64| samples.iter().map(f).sum::<f64>() / samples.len() as f64;

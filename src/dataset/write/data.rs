@@ -1,14 +1,17 @@
 //! The data files: rows of all episodes, one row group each, split by size.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int64Array, StringArray, StructArray};
+use arrow::array::{
+    ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int64Array, StringArray, StructArray,
+};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use parquet::arrow::ArrowWriter;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::{EnabledStatistics, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 use serde_json::{Map, Value, json};
 
@@ -49,7 +52,7 @@ struct Open {
 pub(super) struct DataFiles {
     directory: PathBuf,
     schema: SchemaRef,
-    properties: WriterProperties,
+    properties: WriterPropertiesBuilder,
     limit_bytes: usize,
     chunks_size: usize,
     place: Place,
@@ -61,7 +64,7 @@ impl DataFiles {
         let fields: Vec<Field> = spec.features.iter().map(field).collect();
         DataFiles {
             directory: root.join("data"),
-            schema: Arc::new(Schema::new(fields)),
+            schema: Arc::new(Schema::new(fields).with_metadata(hub_metadata(spec))),
             properties: data_properties(spec),
             limit_bytes: spec.data_files_size_in_mb << 20,
             chunks_size: spec.chunks_size,
@@ -108,19 +111,21 @@ impl DataFiles {
     }
 }
 
-/// Snappy; PNGs are neither repeated (dictionary) nor ordered (statistics).
-fn data_properties(spec: &DatasetSpec) -> WriterProperties {
+/// Tells the `datasets` library that image columns are images.
+fn hub_metadata(spec: &DatasetSpec) -> HashMap<String, String> {
     let types: Map<String, Value> = spec.features.iter().map(|f| (f.name.clone(), f.hub_type())).collect();
-    let hub = json!({ "info": { "features": types } }).to_string();
+    HashMap::from([("huggingface".to_owned(), json!({ "info": { "features": types } }).to_string())])
+}
+
+/// PNGs are neither repeated (dictionary) nor ordered (statistics).
+fn data_properties(spec: &DatasetSpec) -> WriterPropertiesBuilder {
     let images = spec.features.iter().filter(|f| f.kind == FeatureKind::Image);
-    images
-        .map(|feature| ColumnPath::new(vec![feature.name.clone(), "bytes".to_owned()]))
-        .fold(properties(Some(("huggingface", hub))), |properties, column| {
-            properties
-                .set_column_dictionary_enabled(column.clone(), false)
-                .set_column_statistics_enabled(column, EnabledStatistics::None)
-        })
-        .build()
+    images.fold(properties(), |properties, feature| {
+        let column = ColumnPath::new(vec![feature.name.clone(), "bytes".to_owned()]);
+        properties
+            .set_column_dictionary_enabled(column.clone(), false)
+            .set_column_statistics_enabled(column, EnabledStatistics::None)
+    })
 }
 
 fn data_type(numeric: NumericType) -> DataType {

@@ -6,9 +6,9 @@ use image::ExtendedColorType;
 use image::ImageEncoder;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 
+use super::WriteError;
 use super::spec::{DatasetSpec, FeatureKind, FeatureSpec, NumericType};
 use super::statistics::{ChannelHistogram, numeric_statistics};
-use super::WriteError;
 use crate::dataset::frame::RgbFrame;
 use crate::dataset::stats::FeatureStats;
 

@@ -24,6 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
@@ -76,7 +77,9 @@ impl Explain for WriteError {
                 let directory = path.parent().unwrap_or(path);
                 Some(format!("check free space and permissions: df -h {0}; ls -ld {0}", directory.display()))
             }
-            WriteError::Exists { path } => Some(format!("choose another directory, or move it away: mv {0} {0}.old", path.display())),
+            WriteError::Exists { path } => {
+                Some(format!("choose another directory, or move it away: mv {0} {0}.old", path.display()))
+            }
             _ => None,
         }
     }
@@ -154,7 +157,8 @@ impl DatasetWriter {
         episode.fill_index_columns(number, self.frames, task);
         let place = self.data.append(&episode)?;
         let length = episode.len();
-        let stats = self.spec.features.iter().zip(&episode.columns).map(|(f, c)| (f.name.clone(), c.statistics(f.dims())));
+        let stats =
+            self.spec.features.iter().zip(&episode.columns).map(|(f, c)| (f.name.clone(), c.statistics(f.dims())));
         self.rows.push(EpisodeRow {
             task: episode.task.clone(),
             length,
@@ -223,21 +227,23 @@ fn write_json(path: &Path, value: &serde_json::Value) -> Result<(), WriteError> 
     write_atomic(path, format!("{value:#}\n").as_bytes()).map_err(io_error(path))
 }
 
-/// What all our parquet files share. `metadata` stands in the file's key-value block, where pyarrow looks.
-fn properties(metadata: Option<(&str, String)>) -> WriterPropertiesBuilder {
-    let metadata = metadata.map(|(key, value)| vec![KeyValue::new(key.to_owned(), value)]);
-    WriterProperties::builder().set_compression(Compression::SNAPPY).set_key_value_metadata(metadata)
+/// What all our parquet files share.
+fn properties() -> WriterPropertiesBuilder {
+    WriterProperties::builder().set_compression(Compression::SNAPPY)
 }
 
-/// Creates a parquet file with its directories.
+/// Creates a parquet file with its directories. The schema's metadata also becomes the file's: pyarrow reads
+/// it from the embedded Arrow schema, others from the key-value block of the footer.
 fn create_parquet(
     path: &Path,
-    schema: arrow::datatypes::SchemaRef,
-    properties: WriterProperties,
+    schema: SchemaRef,
+    properties: WriterPropertiesBuilder,
 ) -> Result<ArrowWriter<File>, WriteError> {
     let directory = path.parent().unwrap_or(path);
     fs::create_dir_all(directory).map_err(io_error(directory))?;
     let file = File::create(path).map_err(io_error(path))?;
+    let metadata = schema.metadata().iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
+    let properties = properties.set_key_value_metadata(Some(metadata)).build();
     ArrowWriter::try_new(file, schema, Some(properties)).map_err(parquet_error(path))
 }
 

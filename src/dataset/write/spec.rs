@@ -180,7 +180,9 @@ impl FeatureSpec {
         match self.kind {
             FeatureKind::Image => json!({ "_type": "Image" }),
             FeatureKind::Numeric(numeric) if self.dims() == 1 => value(numeric),
-            FeatureKind::Numeric(numeric) => json!({ "feature": value(numeric), "length": self.dims(), "_type": "List" }),
+            FeatureKind::Numeric(numeric) => {
+                json!({ "feature": value(numeric), "length": self.dims(), "_type": "List" })
+            }
         }
     }
 }

@@ -70,7 +70,15 @@ impl ChannelHistogram {
             let variance = weighted(&|v| (v - mean).powi(2));
             summary(pixels as usize, mean, variance.sqrt(), |k| {
                 let mut below = 0;
-                value(levels.iter().position(|&n| { below += n; below > k as u64 }).unwrap_or(255))
+                value(
+                    levels
+                        .iter()
+                        .position(|&n| {
+                            below += n;
+                            below > k as u64
+                        })
+                        .unwrap_or(255),
+                )
             })
         });
         collect(channels, self.frames)
@@ -107,7 +115,8 @@ fn collect(dimensions: impl Iterator<Item = [f64; 9]>, count: u64) -> FeatureSta
 /// The statistics that the format stores besides `count`, in its order.
 pub(super) fn entries(stats: &FeatureStats) -> impl Iterator<Item = (&'static str, &[f64])> {
     let always = [("min", &stats.min), ("max", &stats.max), ("mean", &stats.mean), ("std", &stats.std)];
-    let quantiles = [("q01", &stats.q01), ("q10", &stats.q10), ("q50", &stats.q50), ("q90", &stats.q90), ("q99", &stats.q99)];
+    let quantiles =
+        [("q01", &stats.q01), ("q10", &stats.q10), ("q50", &stats.q50), ("q90", &stats.q90), ("q99", &stats.q99)];
     let present = quantiles.into_iter().filter_map(|(name, values)| values.as_ref().map(|v| (name, v)));
     always.into_iter().chain(present).map(|(name, values)| (name, values.as_slice()))
 }
@@ -120,7 +129,8 @@ pub(super) fn to_json<'a>(features: impl Iterator<Item = (&'a FeatureSpec, Featu
     };
     let mut all = Map::new();
     for (feature, stats) in features {
-        let mut map: Map<String, Value> = entries(&stats).map(|(name, v)| (name.to_owned(), shaped(feature, v))).collect();
+        let mut map: Map<String, Value> =
+            entries(&stats).map(|(name, v)| (name.to_owned(), shaped(feature, v))).collect();
         map.insert("count".into(), json!([stats.count]));
         all.insert(feature.name.clone(), map.into());
     }

@@ -1,6 +1,6 @@
 //! The tables below `meta/`: episodes and tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) fn write_episodes(root: &Path, spec: &DatasetSpec, rows: &[EpisodeRow
     for (file, rows) in rows.chunks(EPISODES_PER_FILE).enumerate() {
         let batch = episodes_batch(spec, rows, file * EPISODES_PER_FILE, place)
             .map_err(|source| WriteError::Arrow { table: "meta/episodes", source })?;
-        write_table(&place.path(&root.join("meta/episodes")), &batch, None)?;
+        write_table(&place.path(&root.join("meta/episodes")), &batch)?;
         place = place.next(spec.chunks_size);
     }
     Ok(())
@@ -107,10 +107,7 @@ pub(super) fn write_tasks(root: &Path, tasks: &[String]) -> Result<(), WriteErro
         ("task_index".into(), Arc::new((0..tasks.len() as i64).collect::<Int64Array>())),
         ("task".into(), Arc::new(tasks.iter().map(|t| Some(t.as_str())).collect::<StringArray>())),
     ];
-    let batch = batch(columns).map_err(|source| WriteError::Arrow { table: "meta/tasks", source })?;
-    let column = |name: &str, pandas: &str, numpy: &str| {
-        json!({ "name": name, "field_name": name, "pandas_type": pandas, "numpy_type": numpy, "metadata": null })
-    };
+    let column = |name: &str, pandas: &str, numpy: &str| json!({ "name": name, "field_name": name, "pandas_type": pandas, "numpy_type": numpy, "metadata": null });
     // Without this block pandas would make `task` a column, and LeRobot, which looks tasks up by the index, fail.
     let pandas = json!({
         "index_columns": ["task"],
@@ -122,7 +119,14 @@ pub(super) fn write_tasks(root: &Path, tasks: &[String]) -> Result<(), WriteErro
         "creator": { "library": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") },
         "pandas_version": "2.2.0",
     });
-    write_table(&root.join("meta/tasks.parquet"), &batch, Some(("pandas", pandas.to_string())))
+    let batch = batch(columns)
+        .and_then(|batch| {
+            let metadata = HashMap::from([("pandas".to_owned(), pandas.to_string())]);
+            let schema = batch.schema().as_ref().clone().with_metadata(metadata);
+            batch.with_schema(Arc::new(schema))
+        })
+        .map_err(|source| WriteError::Arrow { table: "meta/tasks", source })?;
+    write_table(&root.join("meta/tasks.parquet"), &batch)
 }
 
 fn batch(columns: Vec<(String, ArrayRef)>) -> Result<RecordBatch, ArrowError> {
@@ -130,8 +134,8 @@ fn batch(columns: Vec<(String, ArrayRef)>) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns.into_iter().map(|(_, array)| array).collect())
 }
 
-fn write_table(path: &Path, batch: &RecordBatch, metadata: Option<(&str, String)>) -> Result<(), WriteError> {
-    let mut writer = create_parquet(path, batch.schema(), properties(metadata).build())?;
+fn write_table(path: &Path, batch: &RecordBatch) -> Result<(), WriteError> {
+    let mut writer = create_parquet(path, batch.schema(), properties())?;
     writer.write(batch).map_err(parquet_error(path))?;
     close_parquet(path, writer)
 }

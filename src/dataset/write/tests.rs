@@ -61,7 +61,10 @@ fn rows_come_back_as_they_were_pushed_one_row_group_an_episode() {
     assert_eq!(integers("task_index"), [0, 0, 0, 1, 1, 0]);
     let state = rows.column_by_name("observation.state").unwrap().as_fixed_size_list();
     assert_eq!(state.value_length(), 2);
-    assert_eq!(state.values().as_primitive::<Float32Type>().values(), &[1., 2., 3., 4., 5., 9., 0.5, 0., 0.25, 0., 7., 7.]);
+    assert_eq!(
+        state.values().as_primitive::<Float32Type>().values(),
+        &[1., 2., 3., 4., 5., 9., 0.5, 0., 0.25, 0., 7., 7.]
+    );
     let stamps = rows.column_by_name("timestamp").unwrap().as_primitive::<Float32Type>();
     assert_eq!(stamps.values(), &[0.0, 0.1, 0.2, 0.0, 0.1, 0.0]);
     let images = rows.column_by_name("observation.images.top").unwrap().as_struct();
@@ -90,6 +93,11 @@ fn meta_describes_the_episodes() {
     let image = episodes.column_by_name("stats/observation.images.top/q50").unwrap();
     assert_eq!(image.as_list::<i32>().value_length(0), 3, "[3, 1, 1]");
     assert!(matches!(image.data_type(), DataType::List(f) if matches!(f.data_type(), DataType::List(_))));
+
+    // pyarrow takes the index column from the embedded Arrow schema.
+    let tasks = ParquetRecordBatchReaderBuilder::try_new(File::open(root.join("meta/tasks.parquet")).unwrap()).unwrap();
+    let pandas: Json = serde_json::from_str(&tasks.schema().metadata()["pandas"]).unwrap();
+    assert_eq!(pandas["index_columns"], serde_json::json!(["task"]));
 
     let info = json(root.join("meta/info.json"));
     assert_eq!(info["total_frames"], 3);
