@@ -147,7 +147,7 @@ impl DatasetWriter {
         if !Arc::ptr_eq(&episode.spec, &self.spec) {
             return problem("it was begun by another writer");
         }
-        if episode.len() == 0 {
+        if episode.is_empty() {
             return problem("it has no frames");
         }
         if episode.task.trim().is_empty() {
