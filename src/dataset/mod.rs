@@ -22,3 +22,7 @@ pub mod window;
 
 pub use error::DatasetError;
 pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo};
+pub mod reach;
+pub mod sample;
+pub mod stats;
+pub mod write;
