@@ -4,6 +4,7 @@
 //! and gives [`Sample`](sample::Sample)s by position; [`loader`] delivers them to a trainer in an order that is a pure
 //! function of (seed, epoch, position).
 
+pub mod augment;
 pub mod cameras;
 pub mod episodes;
 pub mod error;

@@ -123,9 +123,9 @@ impl Explain for TrainError {
                 "look at the first of them with `vlash data show DATASET --index {}`; a lower optim.lr or optim.grad_clip_norm may help",
                 indices.first().copied().unwrap_or_default()
             )),
-            TrainError::Disk { .. } => {
-                Some("free space or quota there, lower checkpoint.keep_last, or choose another place with run.dir=…".into())
-            }
+            TrainError::Disk { .. } => Some(
+                "free space or quota there, lower checkpoint.keep_last, or choose another place with run.dir=…".into(),
+            ),
             _ => None,
         }
     }

@@ -65,9 +65,13 @@ pub fn restore(directory: &Path, optimizer: &mut AdamW) -> Result<TrainerState, 
         .map_err(|source| TrainError::Io { action: "read", path, source })?;
     let trained = load_tensors(&directory.join(TRAINED))?;
     for (name, var) in optimizer.masters() {
-        let tensor = trained.get(name).ok_or_else(|| TrainError::StateMismatch { name: name.into(), found: "absent".into() })?;
+        let tensor =
+            trained.get(name).ok_or_else(|| TrainError::StateMismatch { name: name.into(), found: "absent".into() })?;
         if tensor.dims() != var.dims() {
-            return Err(TrainError::StateMismatch { name: name.into(), found: format!("{:?} instead of {:?}", tensor.dims(), var.dims()) });
+            return Err(TrainError::StateMismatch {
+                name: name.into(),
+                found: format!("{:?} instead of {:?}", tensor.dims(), var.dims()),
+            });
         }
         var.set(&tensor.to_device(var.device())?)?;
     }
@@ -77,11 +81,17 @@ pub fn restore(directory: &Path, optimizer: &mut AdamW) -> Result<TrainerState, 
 
 fn save_tensors(path: &Path, tensors: &BTreeMap<String, Tensor>) -> Result<(), TrainError> {
     let entries: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
-    safetensors::serialize_to_file(entries, None, path)
-        .map_err(|error| TrainError::Io { action: "write", path: path.into(), source: io::Error::other(error) })
+    safetensors::serialize_to_file(entries, None, path).map_err(|error| TrainError::Io {
+        action: "write",
+        path: path.into(),
+        source: io::Error::other(error),
+    })
 }
 
 fn load_tensors(path: &Path) -> Result<HashMap<String, Tensor>, TrainError> {
-    candle_core::safetensors::load(path, &Device::Cpu)
-        .map_err(|error| TrainError::Io { action: "read", path: path.into(), source: io::Error::other(error) })
+    candle_core::safetensors::load(path, &Device::Cpu).map_err(|error| TrainError::Io {
+        action: "read",
+        path: path.into(),
+        source: io::Error::other(error),
+    })
 }
