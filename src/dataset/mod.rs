@@ -1,8 +1,27 @@
 //! LeRobot datasets (v2.1, v3.0): reading, checking, recording, and the samples a trainer sees.
+//!
+//! [`Metadata`](meta::Metadata) is what a dataset says about itself; [`Dataset`] adds the rows of chosen episodes
+//! and gives [`Sample`](sample::Sample)s by position; [`loader`] delivers them to a trainer in an order that is a pure
+//! function of (seed, epoch, position).
 
+pub mod cameras;
+pub mod check;
+pub mod episodes;
+pub mod error;
+pub mod files;
 pub mod finding;
 pub mod frame;
+pub mod meta;
 pub mod reach;
+mod reader;
+pub mod rows;
 pub mod sample;
 pub mod stats;
+mod still;
+pub mod table;
+pub mod video;
+pub mod window;
 pub mod write;
+
+pub use error::DatasetError;
+pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo};
