@@ -28,6 +28,15 @@ pub struct VideoIndex {
 }
 
 impl VideoIndex {
+    pub fn seconds(&self, _frame: usize) -> Option<f64> {
+        None
+    }
+    pub fn fps(&self) -> Option<f64> {
+        None
+    }
+    pub fn longest_gop(&self) -> usize {
+        0
+    }
     pub fn frames(&self) -> usize {
         0
     }
