@@ -4,3 +4,4 @@ pub mod finding;
 pub mod frame;
 pub mod sample;
 pub mod stats;
+pub mod video;
