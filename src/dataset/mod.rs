@@ -6,6 +6,7 @@
 
 pub mod augment;
 pub mod cameras;
+pub mod check;
 pub mod episodes;
 pub mod error;
 pub mod files;
@@ -25,3 +26,4 @@ pub mod write;
 
 pub use error::DatasetError;
 pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo};
+pub mod video;
