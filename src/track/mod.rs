@@ -11,4 +11,6 @@
 
 pub mod control;
 pub mod event;
+pub mod inbox;
+pub mod reader;
 pub mod status;
