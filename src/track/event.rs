@@ -45,9 +45,12 @@ pub struct StepMetrics {
     /// Optimizer steps done (the first step reports 1).
     pub step: u64,
     /// By the configured definition (`loss.parity`).
+    #[serde(deserialize_with = "nan_if_null")]
     pub loss: f64,
     /// Mean over valid elements, comparable between datasets.
+    #[serde(deserialize_with = "nan_if_null")]
     pub loss_valid: f64,
+    #[serde(deserialize_with = "nan_if_null")]
     pub grad_norm: f64,
     pub lr: f64,
     pub epoch: f64,
@@ -68,6 +71,7 @@ pub struct StepMetrics {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ValidationMetrics {
     pub step: u64,
+    #[serde(deserialize_with = "nan_if_null")]
     pub loss: f64,
     /// What predicting zero velocity gives on the same batches.
     pub zero_velocity: f64,
@@ -93,4 +97,9 @@ pub enum Outcome {
     /// Stopped on request or by a signal, with a checkpoint: resumable.
     Stopped,
     Failed,
+}
+
+/// JSON has no NaN: `serde_json` writes a non-finite number as `null`, which is read back as NaN.
+fn nan_if_null<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }

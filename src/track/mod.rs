@@ -16,6 +16,8 @@ pub mod event;
 pub mod lease;
 pub mod recorder;
 pub mod run_dir;
+pub mod inbox;
+pub mod reader;
 pub mod status;
 
 /// Seconds since the Unix epoch, now.
