@@ -26,4 +26,3 @@ pub mod write;
 
 pub use error::DatasetError;
 pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo};
-pub mod video;

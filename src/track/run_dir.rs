@@ -136,6 +136,13 @@ impl RunDir {
         Ok(RunDir { path: path.into(), _lease: lease })
     }
 
+    /// Replaces `run.json`, when a run continues with another configuration.
+    pub fn rewrite(&self, record: &RunRecord) -> Result<(), RunDirError> {
+        let io_error = |source| RunDirError::Io { path: self.path.clone(), action: "write run.json", source };
+        let bytes = serde_json::to_vec_pretty(record).map_err(|error| io_error(error.into()))?;
+        files::write_atomic(&self.path.join(RUN_FILE), &bytes).map_err(io_error)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
