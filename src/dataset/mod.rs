@@ -7,13 +7,19 @@
 pub mod cameras;
 pub mod episodes;
 pub mod error;
+pub mod export;
 pub mod files;
 pub mod finding;
 pub mod frame;
+pub mod loader;
 pub mod meta;
+pub mod order;
+pub mod proxy;
 mod reader;
+pub mod resolve;
 pub mod rows;
 pub mod sample;
+pub mod statistics;
 pub mod stats;
 mod still;
 pub mod table;
@@ -21,4 +27,8 @@ pub mod video;
 pub mod window;
 
 pub use error::DatasetError;
+pub use meta::Metadata;
 pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo};
+
+#[cfg(test)]
+mod tests;
