@@ -32,3 +32,4 @@ pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo}
 
 #[cfg(test)]
 mod tests;
+pub mod video;
