@@ -108,6 +108,11 @@ impl Dataset {
         &self.episodes
     }
 
+    #[cfg(test)]
+    pub(super) fn episodes_mut(&mut self) -> &mut [SelectedEpisode] {
+        &mut self.episodes
+    }
+
     /// The cameras that samples carry, in order.
     pub fn cameras(&self) -> &[Camera] {
         &self.cameras
