@@ -23,7 +23,7 @@ use crate::error::{Explain, Kind};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a worker does with a sample.
-pub type Transform<T, E> = Arc<dyn Fn(Sample) -> Result<T, E> + Send + Sync>;
+pub type Transform<T, E> = Arc<dyn Fn(Sample, SampleRef) -> Result<T, E> + Send + Sync>;
 
 /// Where the loader says that it waits, and for what.
 pub type Notice = Arc<dyn Fn(String) + Send + Sync>;
@@ -276,7 +276,7 @@ impl<T, E: Explain> Shared<T, E> {
             sample.delay = delay;
             let raw = self.dataset.sample(sample.sample, &self.window, delay);
             let raw = raw.map_err(|source| LoaderError::Read { sample, source })?;
-            (self.transform)(raw).map_err(|source| LoaderError::Transform { sample, source })
+            (self.transform)(raw, sample).map_err(|source| LoaderError::Transform { sample, source })
         }));
         match made {
             Ok(made) => made.map(|item| (item, sample)),

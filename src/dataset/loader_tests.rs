@@ -30,7 +30,7 @@ fn loader<T: Send + 'static>(
 ) -> Loader<T, WindowError> {
     let dataset = dataset();
     let order = Order::shuffled(11, dataset.len());
-    Loader::new(dataset, order, options, Arc::new(transform)).unwrap()
+    Loader::new(dataset, order, options, Arc::new(move |sample, _| transform(sample))).unwrap()
 }
 
 fn stream(workers: usize, start: Cursor, batches: usize) -> Vec<(Vec<Sample>, Cursor)> {

@@ -15,9 +15,9 @@ pub mod finding;
 pub mod frame;
 pub mod loader;
 pub mod meta;
-pub mod reach;
 pub mod order;
 pub mod proxy;
+pub mod reach;
 mod reader;
 pub mod resolve;
 pub mod rows;
@@ -36,4 +36,3 @@ pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo}
 
 #[cfg(test)]
 mod tests;
-pub mod video;
