@@ -32,4 +32,3 @@ pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo}
 
 #[cfg(test)]
 mod tests;
-pub mod video;
