@@ -63,10 +63,6 @@ impl Entry {
     pub fn is_overdue(&self, now: f64) -> bool {
         self.progress == Progress::Sent && now - self.time > UNANSWERED_S
     }
-
-    fn is_open(&self) -> bool {
-        matches!(self.progress, Progress::Sending | Progress::Sent | Progress::Seen { .. })
-    }
 }
 
 /// The requests of this session and those that the run's events mention.
@@ -133,11 +129,6 @@ impl Commands {
         self.entries.iter().rev()
     }
 
-    /// Requests without a final answer.
-    pub fn open(&self) -> usize {
-        self.entries.iter().filter(|e| e.is_open()).count()
-    }
-
     /// The newest request that waits too long.
     pub fn overdue(&self, now: f64) -> Option<&Entry> {
         self.entries.iter().rev().find(|e| e.is_overdue(now))
@@ -168,7 +159,7 @@ mod tests {
         assert_eq!(first(&commands).describe(500.0), "sent > seen (step 12)");
         commands.answer("7", "checkpoint", 167.0, Progress::Done { step: 12, detail: "checkpoints/12".into() });
         assert_eq!(first(&commands).describe(500.0), "ok done (step 12): checkpoints/12");
-        assert_eq!((commands.open(), commands.iter().count()), (0, 1));
+        assert_eq!((commands.overdue(999.0), commands.iter().count()), (None, 1));
     }
 
     #[test]
@@ -189,6 +180,6 @@ mod tests {
         let ticket = commands.ask(&Command::Stop, 1.0);
         commands.sent(ticket, Err("disk full".into()));
         assert_eq!(commands.iter().next().unwrap().describe(99.0), "x not sent: disk full");
-        assert_eq!(commands.open(), 0);
+        assert_eq!(commands.overdue(99.0), None);
     }
 }

@@ -183,11 +183,6 @@ impl Series {
         self.last_non_finite
     }
 
-    /// Steps per bucket of the whole history.
-    pub fn width(&self) -> u64 {
-        self.width
-    }
-
     /// Relative change of the weakly smoothed value over up to `steps` recent steps, and the steps it spans.
     pub fn trend(&self, steps: u64) -> Option<(f64, u64)> {
         let last = self.recent.back()?;
@@ -213,7 +208,7 @@ mod tests {
         let total: u64 = series.full().iter().map(|b| u64::from(b.count)).sum();
         assert_eq!(total, 1_000_000);
         let spike = series.full().iter().find(|b| b.max == 50.0).unwrap();
-        assert!(spike.start <= 777_777 && 777_777 < spike.start + series.width());
+        assert!(spike.start <= 777_777 && 777_777 < spike.start + series.width);
         assert!(spike.mean().unwrap() < 2.0 && spike.min == 1.0);
         let memory = series.buckets.capacity() * size_of::<Bucket>() + series.recent.capacity() * size_of::<Point>();
         assert!(memory < 512 << 10, "{memory} bytes");

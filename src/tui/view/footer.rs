@@ -1,0 +1,157 @@
+//! The last lines: what a person should know now, and the keys.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Wrap};
+
+use crate::track::event::{Level, Outcome};
+use crate::tui::action::Action;
+use crate::tui::format;
+use crate::tui::keymap::BINDINGS;
+use crate::tui::overlay::Overlay;
+use crate::tui::run::{Ending, Liveness};
+use crate::tui::state::State;
+use crate::tui::theme;
+
+/// The one message that matters most now: what is wrong with the run, how it ended, the newest notification.
+pub fn message(state: &State) -> Option<(Level, String)> {
+    let run = &state.run;
+    if let Some(problem) = &run.problem {
+        return Some((Level::Error, format!("{problem}; last known values are shown")));
+    }
+    if let Some(ending) = run.ending() {
+        return Some(ended(state, &ending));
+    }
+    match run.liveness(state.now) {
+        Liveness::Vanished => return Some((Level::Error, vanished(state))),
+        Liveness::Silent(age) => {
+            let text = format!("no heartbeat for {}; i shows what is known", format::age(age));
+            return Some((Level::Error, text));
+        }
+        Liveness::Waiting => return Some((Level::Info, "waiting for the run's first sign of life".into())),
+        _ => {}
+    }
+    if let Some(notification) = state.headline() {
+        return Some((notification.level, notification.text.clone()));
+    }
+    standing(state)
+}
+
+/// Conditions that last.
+fn standing(state: &State) -> Option<(Level, String)> {
+    let run = &state.run;
+    if let Some(entry) = run.commands.overdue(state.now) {
+        let text = format!("{}: not seen after {}; $ lists requests", entry.text, format::age(state.now - entry.time));
+        return Some((Level::Warn, text));
+    }
+    if let Some(theirs) = run.newer_version(state.settings.version) {
+        let ours = state.settings.version;
+        return Some((Level::Warn, format!("run written by {theirs}, this is {ours}: some panels may be hidden")));
+    }
+    if let Some(step) = run.loss.last_non_finite() {
+        return Some((Level::Error, format!("loss was not finite at step {step}")));
+    }
+    if run.is_paused() {
+        return Some((Level::Info, "paused: p goes on".into()));
+    }
+    if run.damaged > 0 {
+        return Some((Level::Warn, format!("{} lines of events.jsonl are damaged and were passed over", run.damaged)));
+    }
+    let doing = run.status.as_ref().and_then(|s| s.doing.as_deref());
+    doing.map(|doing| (Level::Info, format::clean(doing)))
+}
+
+fn ended(state: &State, ending: &Ending) -> (Level, String) {
+    let checkpoint = state.run.last_checkpoint();
+    let detail = if ending.detail.is_empty() { String::new() } else { format!(": {}", ending.detail) };
+    let kept = checkpoint.as_deref().map_or_else(|| "no checkpoint".to_owned(), |path| format!("last checkpoint {path}"));
+    let next = match (ending.outcome, &checkpoint) {
+        (Outcome::Finished, Some(path)) => {
+            format!("next: vlash policy info {}", state.settings.run_dir.join(path).display())
+        }
+        (Outcome::Finished, None) => "q leaves".into(),
+        (Outcome::Stopped, _) => "next: the same vlash train command continues it".into(),
+        (Outcome::Failed, Some(_)) => "next: L shows the log; the same vlash train command continues from there".into(),
+        (Outcome::Failed, None) => "next: L shows the log".into(),
+    };
+    let level = if ending.outcome == Outcome::Failed { Level::Error } else { Level::Info };
+    (level, format!("{} at step {}{detail}; {kept}; {next}", ending.word(), ending.step))
+}
+
+fn vanished(state: &State) -> String {
+    let (pid, host) = state.run.process().unwrap_or_default();
+    let kept = state.run.last_checkpoint().map_or_else(|| "no checkpoint".to_owned(), |c| format!("last checkpoint {c}"));
+    format!("process {pid} on {host} is gone without a word (killed?); {kept}; the same vlash train command goes on")
+}
+
+/// Lines the message gets: one that is always there on larger screens so that nothing jumps, two when it is long.
+pub fn banner_lines(state: &State, area: Rect) -> u16 {
+    let long = message(state).is_some_and(|(_, text)| text.chars().count() + 3 > usize::from(area.width));
+    match area.height {
+        0..12 => u16::from(message(state).is_some()),
+        12..20 => 1,
+        _ => 1 + u16::from(long),
+    }
+}
+
+pub fn banner(state: &State, frame: &mut Frame, area: Rect) {
+    let Some((level, text)) = message(state) else { return };
+    let line = Line::styled(format!(" {} {text}", theme::mark(level)), state.theme().level(level));
+    frame.render_widget(Paragraph::new(line).wrap(Wrap { trim: false }), area);
+}
+
+/// The keys that work now, from the table of bindings.
+pub fn hints(state: &State, frame: &mut Frame, area: Rect) {
+    let theme = state.theme();
+    let width = usize::from(area.width);
+    let pairs: Vec<(String, String)> = match state.overlays.last() {
+        None => key_hints(state),
+        Some(overlay) => overlay_hints(overlay),
+    };
+    // Help and quit stand at the end of the table and always stay.
+    let cost = |pair: &(String, String)| pair.0.chars().count() + pair.1.chars().count() + 3;
+    let tail: usize = pairs.iter().rev().take(2).map(cost).sum();
+    let mut spans = vec![Span::raw(" ")];
+    let mut used = 1 + tail;
+    let count = pairs.len();
+    for (i, pair) in pairs.into_iter().enumerate() {
+        let needed = cost(&pair);
+        if i + 2 < count {
+            if used + needed > width {
+                continue;
+            }
+            used += needed;
+        }
+        spans.push(Span::styled(pair.0, theme.strong()));
+        spans.push(Span::styled(format!(" {}  ", pair.1), theme.grey()));
+    }
+    frame.render_widget(Paragraph::new(Line::from(spans)), area);
+}
+
+fn key_hints(state: &State) -> Vec<(String, String)> {
+    let usable = BINDINGS.iter().filter(|b| b.action.obstacle(state).is_none());
+    usable
+        .filter_map(|b| {
+            let hint = match b.action {
+                Action::PauseOrResume if state.run.is_paused() => "resume",
+                _ => b.hint?,
+            };
+            Some((b.keys.first()?.label(), hint.to_owned()))
+        })
+        .collect()
+}
+
+fn overlay_hints(overlay: &Overlay) -> Vec<(String, String)> {
+    let rows: &[(&str, &str)] = match overlay {
+        Overlay::Palette { .. } => &[("letters", "are typed"), ("Up/Down", "choose"), ("Enter", "run"), ("Esc", "close")],
+        Overlay::Help { .. } => &[("letters", "search"), ("Up/Down", "scroll"), ("Esc", "close")],
+        Overlay::LearningRate { .. } => &[("letters", "are typed"), ("Enter", "send"), ("Esc", "cancel")],
+        Overlay::Filter { .. } => &[("letters", "are typed"), ("Enter", "keep"), ("Esc", "close")],
+        Overlay::ConfirmStop => &[("y", "stop"), ("n", "go on training")],
+        Overlay::Quit => &[("Enter", "leave it running"), ("s", "stop gracefully"), ("Esc", "cancel")],
+        Overlay::Commands { .. } | Overlay::Notifications { .. } => &[("Up/Down", "scroll"), ("Esc", "close")],
+        Overlay::Evidence => &[("Esc", "close")],
+    };
+    rows.iter().map(|&(key, word)| (key.to_owned(), word.to_owned())).collect()
+}

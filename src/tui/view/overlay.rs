@@ -1,0 +1,240 @@
+//! Layers over the screen: dialogs, lists, the palette, the help. Centred, at most 60 columns for dialogs.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
+
+use crate::track::event::Level;
+use crate::tui::commands::Progress;
+use crate::tui::format;
+use crate::tui::keymap::{BINDINGS, Binding, Group};
+use crate::tui::log::fuzzy;
+use crate::tui::overlay::Overlay;
+use crate::tui::palette;
+use crate::tui::state::State;
+use crate::tui::theme;
+
+/// Most columns of a dialog and of a list.
+const DIALOG: u16 = 60;
+const LIST: u16 = 100;
+
+pub fn render(state: &State, frame: &mut Frame, area: Rect) {
+    let Some(overlay) = state.overlays.last() else { return };
+    match overlay {
+        // The filter is typed in the log pane itself.
+        Overlay::Filter { .. } => {}
+        Overlay::ConfirmStop => dialog(state, frame, area, "Stop the run?", stop_lines(state)),
+        Overlay::Quit => dialog(state, frame, area, "Leave", quit_lines(state)),
+        Overlay::LearningRate { input, error } => {
+            dialog(state, frame, area, "Learning rate", rate_lines(state, &input.text, error.as_deref()));
+        }
+        Overlay::Palette { input, selected, error } => {
+            palette_list(state, frame, area, &input.text, *selected, error.as_deref());
+        }
+        Overlay::Help { input, scroll } => help(state, frame, area, &input.text, *scroll),
+        Overlay::Commands { scroll } => {
+            list(state, frame, area, "Requests to the run, newest first", command_lines(state), *scroll);
+        }
+        Overlay::Notifications { scroll } => {
+            list(state, frame, area, "Notifications, newest first", notification_lines(state), *scroll);
+        }
+        Overlay::Evidence => list(state, frame, area, "What is known of this run", evidence_lines(state), 0),
+    }
+}
+
+fn boxed(state: &State, frame: &mut Frame, area: Rect, title: &str, width: u16, lines: u16) -> Rect {
+    let width = width.min(area.width);
+    let height = lines.saturating_add(2).min(area.height);
+    let place = Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    };
+    let block = Block::bordered()
+        .border_set(state.theme().border())
+        .title(Line::styled(format!(" {title} "), state.theme().strong()));
+    let inner = block.inner(place);
+    frame.render_widget(Clear, place);
+    frame.render_widget(block, place);
+    inner
+}
+
+fn dialog(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>) {
+    let width = DIALOG.min(area.width).saturating_sub(2).max(1);
+    let height: usize = lines.iter().map(|line| line.width().div_ceil(usize::from(width)).max(1)).sum();
+    // Wrapping at words may need a line more than the width alone says.
+    let inner = boxed(state, frame, area, title, DIALOG, height as u16 + 1);
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), inner);
+}
+
+fn list(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>, scroll: usize) {
+    let width = LIST.min(area.width.saturating_sub(4));
+    let inner = boxed(state, frame, area, title, width, lines.len().max(1) as u16);
+    let shown: Vec<Line> = lines.into_iter().skip(scroll).collect();
+    frame.render_widget(Paragraph::new(shown), inner);
+}
+
+fn stop_lines(state: &State) -> Vec<Line<'static>> {
+    let (done, steps) = state.run.steps();
+    vec![
+        Line::raw(format!("{} is at step {done} of {steps}.", state.run.name())),
+        Line::raw("It finishes the step, writes a checkpoint and ends; the same vlash train command continues it later."),
+        Line::raw(""),
+        Line::raw("y  stop it      n  go on training (default)"),
+    ]
+}
+
+fn quit_lines(state: &State) -> Vec<Line<'static>> {
+    vec![
+        Line::raw(format!("{} is {}.", state.run.name(), state.run.word().to_lowercase())),
+        Line::raw(""),
+        Line::raw("Enter  leave it running (default)"),
+        Line::raw(format!("       come back: vlash watch {}", state.settings.run_dir.display())),
+        Line::raw("s      stop gracefully: step, checkpoint, end"),
+        Line::raw("Esc    cancel, stay here"),
+    ]
+}
+
+fn rate_lines(state: &State, text: &str, error: Option<&str>) -> Vec<Line<'static>> {
+    let now = state.run.lr.last().map_or_else(|| "n/a".into(), |p| format::rate(p.value));
+    let mut lines = vec![
+        Line::raw(format!("now {now}; the schedule is scaled so that the next step has the new rate")),
+        Line::raw(format!("new rate: {text}_")),
+    ];
+    if let Some(error) = error {
+        lines.push(Line::styled(format!("x {error}"), state.theme().level(Level::Error)));
+    }
+    lines
+}
+
+fn palette_list(state: &State, frame: &mut Frame, area: Rect, text: &str, selected: usize, error: Option<&str>) {
+    let theme = state.theme();
+    let candidates = palette::candidates(text);
+    let rows = candidates.len().min(12);
+    let inner = boxed(state, frame, area, "Command", DIALOG, rows as u16 + 1 + u16::from(error.is_some()));
+    let mut lines = vec![Line::raw(format!(":{text}_"))];
+    lines.extend(error.map(|error| Line::styled(format!("x {error}"), theme.level(Level::Error))));
+    // The chosen line stays in view.
+    let first = selected.saturating_sub(rows.saturating_sub(1));
+    for (i, candidate) in candidates.iter().enumerate().skip(first).take(rows) {
+        let form = candidate.argument.map(|a| format!(" {a}")).unwrap_or_default();
+        let chosen = i == selected;
+        let name = format!("{} {}{form}", if chosen { ">" } else { " " }, candidate.name);
+        let style = if chosen { theme.selected() } else { theme.strong() };
+        lines.push(Line::from(vec![
+            Span::styled(format!("{name:<18}"), style),
+            Span::styled(format!(" {:<9}", candidate.key), theme.blue()),
+            Span::styled(candidate.help, theme.grey()),
+        ]));
+    }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn help(state: &State, frame: &mut Frame, area: Rect, text: &str, scroll: usize) {
+    let theme = state.theme();
+    let wanted = text.to_lowercase();
+    let fits = |b: &&Binding| b.help.contains(&wanted) || fuzzy(&wanted, b.name);
+    let mut lines = vec![Line::raw(format!("search: {text}_"))];
+    for group in Group::ALL {
+        let rows: Vec<&Binding> = BINDINGS.iter().filter(|b| b.group == group).filter(fits).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        lines.push(Line::styled(group.title(), theme.strong()));
+        lines.extend(rows.into_iter().map(|b| help_row(state, b)));
+    }
+    list(state, frame, area, "Help", lines, scroll);
+}
+
+fn help_row(state: &State, binding: &Binding) -> Line<'static> {
+    let theme = state.theme();
+    let keys: Vec<String> = binding.keys.iter().map(|key| key.label()).collect();
+    let mut spans = vec![
+        Span::styled(format!("  {:<13}", keys.join(" ")), theme.blue()),
+        Span::raw(format!("{:<15}", binding.name)),
+    ];
+    if let Some(reason) = binding.action.obstacle(state) {
+        spans.push(Span::styled(format!("not now: {reason}; "), theme.orange()));
+    }
+    spans.push(Span::raw(binding.help));
+    Line::from(spans)
+}
+
+fn command_lines(state: &State) -> Vec<Line<'static>> {
+    let theme = state.theme();
+    let mut lines: Vec<Line> = state
+        .run
+        .commands
+        .iter()
+        .map(|entry| {
+            let bad = entry.is_overdue(state.now) || matches!(entry.progress, Progress::NotSent(_) | Progress::Refused { .. });
+            Line::from(vec![
+                Span::styled(format!("{}  ", format::clock(entry.time, &state.settings.zone)), theme.grey()),
+                Span::raw(format!("{:<20}", entry.text)),
+                Span::styled(entry.describe(state.now), if bad { theme.orange() } else { Default::default() }),
+            ])
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push(Line::styled("nothing was asked of the run yet", theme.grey()));
+    }
+    lines
+}
+
+fn notification_lines(state: &State) -> Vec<Line<'static>> {
+    let theme = state.theme();
+    let mut lines: Vec<Line> = state
+        .run
+        .notifications
+        .iter()
+        .rev()
+        .map(|n| {
+            let clock = format::clock(n.time, &state.settings.zone);
+            Line::from(vec![
+                Span::styled(format!("{clock} "), theme.grey()),
+                Span::styled(format!("{} {}", theme::mark(n.level), n.text), theme.level(n.level)),
+            ])
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push(Line::styled("none", theme.grey()));
+    }
+    lines
+}
+
+/// Where the shown state comes from.
+fn evidence_lines(state: &State) -> Vec<Line<'static>> {
+    let run = &state.run;
+    let zone = &state.settings.zone;
+    let time = |seconds: f64| format::date(seconds, zone);
+    let none = || "n/a".to_owned();
+    let status = run.status.as_ref();
+    let process = run.process().map(|(pid, host)| {
+        let alive = match run.process_alive {
+            Some(true) => "is on this host",
+            Some(false) => "is not on this host any more",
+            None => "is on another host, or was not looked for",
+        };
+        format!("{pid} on {host}; it {alive}")
+    });
+    let rows = [
+        ("directory", state.settings.run_dir.display().to_string()),
+        ("status.json", status.map_or_else(none, |s| format!("{:?} at step {} of {}", s.state, s.step, s.steps))),
+        ("heartbeat", status.map_or_else(none, |s| format!("{} by the run's clock", time(s.heartbeat)))),
+        ("sign of life", super::header::life_words(state)),
+        ("started", status.map_or_else(none, |s| time(s.started))),
+        ("process", process.unwrap_or_else(none)),
+        ("doing", status.and_then(|s| s.doing.as_deref()).map_or_else(none, format::clean)),
+        ("checkpoint", run.last_checkpoint().unwrap_or_else(none)),
+        ("events", format!("{} of unknown kinds, {} damaged lines", run.unknown, run.damaged)),
+        ("written by", run.start.as_ref().map_or_else(none, |s| format!("vlash {}", s.version))),
+        ("command", if run.facts.command.is_empty() { none() } else { format::clean(&run.facts.command.join(" ")) }),
+        ("problem", run.problem.as_ref().map_or_else(|| "none".into(), ToString::to_string)),
+    ];
+    let theme = state.theme();
+    rows.into_iter()
+        .map(|(name, text)| Line::from(vec![Span::styled(format!("{name:<14}"), theme.grey()), Span::raw(text)]))
+        .collect()
+}
