@@ -61,7 +61,10 @@ fn a_predecessors_file_means_the_same_here(
 ) {
     let overrides = [&SMALL_ENOUGH[..], &["data.repo=lab/pick"]].concat();
     let config = predecessors(file, &overrides).unwrap().value;
-    assert_eq!((config.train.batch_size, config.train.grad_accum, config.train.delay.max), (batch, accumulation, delay));
+    assert_eq!(
+        (config.train.batch_size, config.train.grad_accum, config.train.delay.max),
+        (batch, accumulation, delay)
+    );
     assert_eq!((config.train.steps, config.checkpoint.every, config.log.every), (50_000, 10_000, 200));
     assert_eq!(
         config.optim,
@@ -104,7 +107,10 @@ fn a_silent_yaml_file_stands_at_the_predecessors_defaults() {
     assert_eq!((config.train.steps, config.train.batch_size, config.checkpoint.every), (100_000, 8, 20_000));
     assert_eq!((config.run.seed, config.data.workers, config.log.every), (1000, 4, 200));
     assert_eq!((config.optim.lr, config.optim.weight_decay, config.optim.grad_clip_norm), (2.5e-5, 0.01, 1.0));
-    assert_eq!((config.schedule.warmup_steps, config.schedule.decay_steps, config.schedule.peak_lr), (1000, 30_000, 2.5e-5));
+    assert_eq!(
+        (config.schedule.warmup_steps, config.schedule.decay_steps, config.schedule.peak_lr),
+        (1000, 30_000, 2.5e-5)
+    );
     assert_eq!((config.model.dtype, config.run.name.as_str()), (Dtype::Bfloat16, "pi05"));
     let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
     for said in ["RANDOM weights", "MEAN_STD", "nothing is uploaded"] {
@@ -126,7 +132,8 @@ fn a_plain_optimizer_without_a_schedule_is_lerobots() {
 fn lerobots_peft_block_switches_adapters_on() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("peft.yaml");
-    std::fs::write(&path, "dataset: {repo_id: a/b}\npeft: {method_type: LORA, r: 8, target_modules: [q_proj]}\n").unwrap();
+    std::fs::write(&path, "dataset: {repo_id: a/b}\npeft: {method_type: LORA, r: 8, target_modules: [q_proj]}\n")
+        .unwrap();
     let adapter = load(&path, &[]).unwrap().value.adapter;
     assert!(adapter.enabled);
     assert_eq!((adapter.rank, adapter.alpha, adapter.targets), (8, 8.0, vec!["q_proj".to_string()]));

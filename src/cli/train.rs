@@ -201,6 +201,13 @@ mod tests {
         assert_eq!(parse("c.toml --print-config -h").unwrap(), None);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_argument_is_a_panic(arguments in proptest::collection::vec("(--)?[a-z.]{0,6}=?[ -~é]{0,6}", 0..6)) {
+            let _ = Request::parse(&arguments);
+        }
+    }
+
     #[test]
     fn slips_are_explained() {
         let message = |line: &str| parse(line).unwrap_err().to_string();

@@ -7,6 +7,9 @@ use super::near;
 use super::node::{Entry, Node, Value};
 use super::overrides::Override;
 
+/// A file with more unknown keys than this is no configuration; comparing every name would only take time.
+const MOST_SUGGESTIONS: usize = 100;
+
 /// A key with what was written for it.
 #[derive(Debug)]
 pub(crate) struct Assignment {
@@ -54,7 +57,10 @@ impl Collected {
             } else if keys::is_section(vocabulary, &path) || keys::is_section(vocabulary.other(), &path) {
                 self.section(vocabulary, path, entry, layer);
             } else {
-                let message = unknown(vocabulary, &path, &entry.node);
+                let message = match self.errors.len() {
+                    0..=MOST_SUGGESTIONS => unknown(vocabulary, &path, &entry.node),
+                    _ => format!("unknown key {}", printable(&path)),
+                };
                 self.errors.push(ConfigError::at(&entry.key_place, message));
             }
         }
@@ -98,10 +104,8 @@ fn members(vocabulary: Vocabulary, section: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in keys::all().flat_map(|key| key.names(vocabulary)) {
         let rest = name.path.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
-        if let Some(first) = rest.and_then(|rest| rest.split('.').next()) {
-            if !names.contains(&first) {
-                names.push(first);
-            }
+        if let Some(first) = rest.and_then(|rest| rest.split('.').next()).filter(|first| !names.contains(first)) {
+            names.push(first);
         }
     }
     names.join(", ")

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use crate::error::{Explain, Kind};
 
+/// Lines of a message at most; who has more errors than this has given the wrong file.
+const MOST_SHOWN: usize = 100;
+
 /// Where something was written.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A file as a whole.
     File(Arc<str>),
@@ -81,9 +84,14 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    /// Sorted by place: the file from top to bottom, then the arguments.
+    /// The file from top to bottom, then the arguments, then what stands nowhere.
     pub(crate) fn input(mut errors: Vec<ConfigError>) -> Self {
-        errors.sort_by(|a, b| a.place.cmp(&b.place));
+        errors.sort_by_key(|error| match error.place {
+            Some(Place::File(_)) => (0, 0, 0),
+            Some(Place::Position { line, column, .. }) => (0, line, column),
+            Some(Place::Argument(_)) => (1, 0, 0),
+            None => (2, 0, 0),
+        });
         errors.dedup();
         ConfigErrors { errors, kind: Kind::Input }
     }
@@ -110,7 +118,11 @@ impl fmt::Display for ConfigErrors {
             [one] => write!(f, "{one}"),
             many => {
                 write!(f, "{} errors in the configuration", many.len())?;
-                many.iter().try_for_each(|error| write!(f, "\n  {error}"))
+                many.iter().take(MOST_SHOWN).try_for_each(|error| write!(f, "\n  {error}"))?;
+                match many.len().checked_sub(MOST_SHOWN) {
+                    Some(more @ 1..) => write!(f, "\n  … and {more} more"),
+                    _ => Ok(()),
+                }
             }
         }
     }

@@ -33,7 +33,6 @@ pub use error::{ConfigError, ConfigErrors, Place};
 pub use origin::{Loaded, Note, Origin};
 
 use collect::Collected;
-use error::printable;
 use expand::Env;
 use node::Node;
 use resolve::{Resolved, Values};
@@ -143,11 +142,11 @@ fn layers(
 ) -> (Resolved, Vec<ConfigError>) {
     let mut collected = Collected::default();
     collected.file(vocabulary, file);
-    let preset = preset.map(|preset| match preset {
-        Preset::Full => "model.preset=full".to_string(),
-        Preset::Tiny => "model.preset=tiny".to_string(),
-    });
-    for text in preset.iter().chain(overrides) {
+    if let Some(preset) = preset {
+        let word = if preset == Preset::Tiny { "tiny" } else { "full" };
+        collected.argument(vocabulary, overrides::named("model.preset", word, &format!("--preset {word}")));
+    }
+    for text in overrides {
         match overrides::parse(text) {
             Some(argument) => collected.argument(vocabulary, argument),
             None => {
@@ -197,9 +196,11 @@ fn remarks(vocabulary: Vocabulary, config: &TrainConfig, values: &Values) -> Vec
             idle.iter().filter_map(|key| Some((name(key), written(origin(key)?)?))).collect();
         if let Some((_, place)) = set.first() {
             let names: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
-            let verb = if names.len() == 1 { "has" } else { "have" };
-            notes.push(Note::at(place, format!("{} {verb} no effect: {why}", printable(&names.join(", ")))));
+            notes.push(Note::in_vain(place, &names, why));
         }
+    }
+    for (key, says) in validate::odd(config, &name) {
+        notes.push(Note { place: origin(key).and_then(written).cloned(), text: says });
     }
     if vocabulary == Vocabulary::Yaml {
         for (key, says) in validate::silent(config) {

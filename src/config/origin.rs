@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::error::{Place, printable};
+use super::error::Place;
 
 /// A loaded configuration.
 #[derive(Debug, Clone)]
@@ -60,6 +60,12 @@ impl Note {
         Note { place: Some(place.clone()), text }
     }
 
+    /// Keys that were set and change nothing.
+    pub(crate) fn in_vain(place: &Place, names: &[&str], why: &str) -> Self {
+        let verb = if names.len() == 1 { "has" } else { "have" };
+        Note::at(place, format!("{} {verb} no effect: {why}", names.join(", ")))
+    }
+
     pub(crate) fn general(text: String) -> Self {
         Note { place: None, text }
     }
@@ -68,7 +74,7 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Some(place) => write!(f, "{place}: {}", printable(&self.text)),
+            Some(place) => write!(f, "{place}: {}", self.text),
             None => f.write_str(&self.text),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::error::Place;
-use super::node::{Form, Node};
+use super::node::{Form, Node, Value};
 use super::read;
 
 /// An override as typed: `--optimizer.lr=1e-4`, `train.steps=500`.
@@ -19,6 +19,11 @@ pub(crate) fn parse(argument: &str) -> Option<Override> {
     Some(Override { path: path.trim_start_matches('-').to_string(), node: value_of(value, &place) })
 }
 
+/// A setting that stands behind an option of its own, which `typed` shows.
+pub(crate) fn named(path: &str, word: &str, typed: &str) -> Override {
+    Override { path: path.to_string(), node: Node::scalar(word, Form::Plain, &Place::Argument(Arc::from(typed))) }
+}
+
 /// Lists and tables as TOML or YAML writes them; everything else is a word whose meaning the key decides.
 fn value_of(text: &str, place: &Place) -> Node {
     let trimmed = text.trim();
@@ -29,7 +34,7 @@ fn value_of(text: &str, place: &Place) -> Node {
         }
     }
     match trimmed {
-        "null" | "~" | "None" => Node { value: super::node::Value::Null, place: place.clone() },
+        "null" | "~" => Node { value: Value::Null, place: place.clone() },
         _ => Node::scalar(text, Form::Plain, place),
     }
 }
@@ -37,7 +42,6 @@ fn value_of(text: &str, place: &Place) -> Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::node::Value;
 
     #[test]
     fn both_notations_of_a_list_are_one() {

@@ -49,7 +49,9 @@ pub fn reference() -> String {
             Default::Absent => page.line(&format!("# {} =", page.leaf(key))),
             Default::Follows(other) => page.line(&format!("# {} = (the value of {other})", page.leaf(key))),
         }
+        page.line("");
     }
+    page.text.pop();
     page.text
 }
 
@@ -77,7 +79,7 @@ impl Page {
         let section = key.toml.rsplit_once('.').map_or("", |(section, _)| section);
         if section != self.section {
             self.section = section;
-            if !self.text.is_empty() {
+            if !self.text.is_empty() && !self.text.ends_with("\n\n") {
                 self.line("");
             }
             self.line(&format!("[{section}]"));

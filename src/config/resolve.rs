@@ -47,8 +47,8 @@ enum Change {
 
 /// Resolves what was collected. `vocabulary` decides the defaults and the names in messages.
 pub(crate) fn resolve(vocabulary: Vocabulary, assignments: &[Assignment], env: Env<'_>) -> Resolved {
-    let mut notes = Vec::new();
-    let mut settings: Vec<Setting> = assignments.iter().filter_map(|a| setting(a, env, &mut notes)).collect();
+    let mut notes = without_effect(assignments);
+    let mut settings: Vec<Setting> = assignments.iter().filter_map(|assignment| setting(assignment, env)).collect();
     let tiny = chosen(&settings, "model.preset").is_some_and(|word| word == "tiny");
     let plain = chosen(&settings, "optim.preset").is_some_and(|word| word == "none");
     settings.retain(|setting| applies(setting, plain, &mut notes));
@@ -67,13 +67,10 @@ pub(crate) fn resolve(vocabulary: Vocabulary, assignments: &[Assignment], env: E
 }
 
 /// Reads an assignment; `None` when it says nothing (a null in a file).
-fn setting(assignment: &Assignment, env: Env<'_>, notes: &mut Vec<Note>) -> Option<Setting> {
+fn setting(assignment: &Assignment, env: Env<'_>) -> Option<Setting> {
     let Assignment { key, alias, node, layer } = assignment;
-    if node.is_null() && *layer == Layer::File {
+    if says_nothing(assignment) {
         return None;
-    }
-    if let Effect::Nothing(why) = key.effect {
-        notes.push(Note::at(&node.place, format!("{} has no effect: {why}", alias.path)));
     }
     let (change, excusable) = match expand(node, alias.path, env) {
         Ok(node) => (read_as(key, alias, &node).map_err(|error| vec![error]), false),
@@ -83,6 +80,25 @@ fn setting(assignment: &Assignment, env: Env<'_>, notes: &mut Vec<Note>) -> Opti
         Err(errors) => (Err(errors), true),
     };
     Some(Setting { key, alias: *alias, place: node.place.clone(), layer: *layer, change, excusable })
+}
+
+fn says_nothing(assignment: &Assignment) -> bool {
+    assignment.node.is_null() && assignment.layer == Layer::File
+}
+
+/// One note per reason, with all keys that were set in vain.
+fn without_effect(assignments: &[Assignment]) -> Vec<Note> {
+    let mut reasons: Vec<(&str, &Place, Vec<&str>)> = Vec::new();
+    for assignment in assignments.iter().filter(|assignment| !says_nothing(assignment)) {
+        let Effect::Nothing(why) = assignment.key.effect else { continue };
+        let name = assignment.alias.path;
+        match reasons.iter_mut().find(|(reason, ..)| *reason == why) {
+            Some((_, _, names)) if names.contains(&name) => {}
+            Some((_, _, names)) => names.push(name),
+            None => reasons.push((why, &assignment.node.place, vec![name])),
+        }
+    }
+    reasons.into_iter().map(|(why, place, names)| Note::in_vain(place, &names, why)).collect()
 }
 
 fn read_as(key: &'static Key, alias: &Alias, node: &Node) -> Result<Change, ConfigError> {

@@ -201,6 +201,8 @@ fn layers_win_in_their_order_and_leave_their_origin() {
     assert_eq!(shown("model.n_action_steps"), "10 default: follows model.chunk_size");
     assert_eq!(shown("train.delay.max"), "4 test:2");
     assert_eq!(shown("train.steps"), "9 argument train.steps=9");
+    let loaded = load_with(&Source::Embedded, Some(Preset::Tiny), &[], &no_env).unwrap();
+    assert_eq!(loaded.origin("model.preset").unwrap().to_string(), "argument --preset tiny");
 }
 
 #[test]
@@ -300,6 +302,30 @@ fn the_printed_configuration_loads_as_the_same() {
     assert_eq!(again.value, first.value);
 }
 
+#[test]
+fn what_is_allowed_and_rarely_meant_is_said() {
+    let arguments = ["optim.lr=1e-6".to_string(), "schedule.peak_lr=1e-3".into(), "schedule.decay_lr=1e-2".into()];
+    let loaded = load_with(&Source::Embedded, None, &arguments, &no_env).unwrap();
+    let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
+    assert!(notes.iter().any(|note| note.starts_with("argument schedule.peak_lr=1e-3: ")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.ends_with("the learning rate rises to the end")), "{notes:?}");
+    let arguments = ["schedule.kind=constant".to_string()];
+    let loaded = load_with(&Source::Embedded, None, &arguments, &no_env).unwrap();
+    let said =
+        "schedule.warmup_steps, schedule.decay_steps, schedule.decay_lr have no effect: the schedule is constant";
+    assert!(loaded.notes.iter().any(|note| note.text == said), "{:?}", loaded.notes);
+}
+
+#[test]
+fn a_wrong_file_ends_in_a_bounded_message() {
+    let text: String = (0..9_000).map(|i| format!("key_{i}: 1\n")).collect();
+    let (_, errors) = resolve_text(Vocabulary::Yaml, &text, &[]);
+    assert_eq!(errors.len(), 9_000);
+    let message = ConfigErrors::input(errors).to_string();
+    assert_eq!(message.lines().count(), 102);
+    assert!(message.ends_with("… and 8900 more"), "{message}");
+}
+
 fn any_text() -> impl Strategy<Value = String> {
     let pieces = prop_oneof![
         Just("policy"),
@@ -347,6 +373,23 @@ proptest! {
                 }
             }
         }
+    }
+
+    #[test]
+    fn whatever_a_value_holds_it_survives_printing(
+        text in any::<String>().prop_filter("placeholders are refused", |text| !text.is_empty() && !text.contains('<')),
+        lr in prop::num::f64::POSITIVE | prop::num::f64::SUBNORMAL,
+        seed in any::<u64>(),
+    ) {
+        let mut loaded = load_with(&Source::Embedded, None, &[], &no_env).unwrap();
+        loaded.value.data.repo = Some(text.clone());
+        loaded.value.data.cameras = Some(vec![text.clone(), "${HOME}".into()]);
+        loaded.value.data.rename = [(text.clone(), text)].into();
+        loaded.value.optim.lr = lr.abs();
+        loaded.value.run.seed = seed;
+        let (resolved, errors) = resolve_text(Vocabulary::Toml, &print::resolved(&loaded), &[]);
+        prop_assert!(errors.is_empty() && resolved.errors.is_empty(), "{errors:?} {:?}", resolved.errors);
+        prop_assert_eq!(typed(&resolved.values).unwrap(), loaded.value);
     }
 
     #[test]

@@ -2,9 +2,6 @@
 
 use super::train::{DeviceKind, NormMode, OptimPreset, PolicyKind, Preset, ScheduleKind, TrainConfig};
 
-/// The side of the vision tower's patches in pixels.
-const PATCH: usize = 14;
-
 /// Something wrong, with the keys that it is about, the first of which is where it is shown.
 pub(crate) struct Finding {
     pub keys: Vec<&'static str>,
@@ -36,14 +33,14 @@ fn model(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
     find(findings, n > chunk, &["model.n_action_steps", "model.chunk_size"], || {
         format!("{}: {n} is more than {} = {chunk}", name("model.n_action_steps"), name("model.chunk_size"))
     });
+    let side = match model.preset {
+        Preset::Full => 224,
+        Preset::Tiny => 56,
+    };
     let [height, width] = model.image_resolution;
-    find(findings, height != width || height % PATCH != 0, &["model.image_resolution"], || {
+    find(findings, [height, width] != [side, side], &["model.image_resolution", "model.preset"], || {
         let resolution = name("model.image_resolution");
-        format!("{resolution}: [{height}, {width}] must be a square of a multiple of {PATCH} (example: [224, 224])")
-    });
-    find(findings, model.preset == Preset::Full && height != 224, &["model.image_resolution", "model.preset"], || {
-        let resolution = name("model.image_resolution");
-        format!("{resolution}: the full-size vision tower sees [224, 224], not [{height}, {width}]")
+        format!("{resolution}: the vision tower of this size sees [{side}, {side}], not [{height}, {width}]")
     });
     let (min, max) = (model.min_period, model.max_period);
     find(findings, min >= max, &["model.min_period", "model.max_period"], || {
@@ -159,10 +156,11 @@ pub(crate) fn idle(config: &TrainConfig) -> Vec<(&'static [&'static str], &'stat
     match config.schedule.kind {
         ScheduleKind::CosineDecayWithWarmup => {}
         ScheduleKind::ConstantWithWarmup => {
-            idle.push((&["schedule.decay_steps", "schedule.decay_lr"], "the schedule does not decay"));
+            let keys = &["schedule.decay_steps", "schedule.peak_lr", "schedule.decay_lr"];
+            idle.push((keys, "the schedule does not decay"));
         }
         ScheduleKind::Constant => idle.push((
-            &["schedule.warmup_steps", "schedule.decay_steps", "schedule.decay_lr"],
+            &["schedule.warmup_steps", "schedule.decay_steps", "schedule.peak_lr", "schedule.decay_lr"],
             "the schedule is constant",
         )),
     }
@@ -177,6 +175,28 @@ pub(crate) fn idle(config: &TrainConfig) -> Vec<(&'static [&'static str], &'stat
         idle.push((&["validation.fraction"], "the held-out episodes are listed"));
     }
     idle
+}
+
+/// Values that are allowed and rarely meant: the key, and what will happen.
+pub(crate) fn odd(config: &TrainConfig, name: Name<'_>) -> Vec<(&'static str, String)> {
+    let mut odd = Vec::new();
+    if config.schedule.kind != ScheduleKind::CosineDecayWithWarmup {
+        return odd;
+    }
+    let (lr, peak, end) = (config.optim.lr, config.schedule.peak_lr, config.schedule.decay_lr);
+    let (lr_name, peak_name, end_name) = (name("optim.lr"), name("schedule.peak_lr"), name("schedule.decay_lr"));
+    if lr != peak {
+        let says = format!(
+            "{peak_name} = {peak:?} differs from {lr_name} = {lr:?}: as in LeRobot the learning rate rises to \
+             {lr_name} and falls to {lr_name} · {end_name} / {peak_name}"
+        );
+        odd.push(("schedule.peak_lr", says));
+    }
+    if end > peak {
+        let says = format!("{end_name} = {end:?} is above {peak_name} = {peak:?}: the learning rate rises to the end");
+        odd.push(("schedule.decay_lr", says));
+    }
+    odd
 }
 
 /// What holds although nobody said so, where a predecessor's user may expect otherwise; by the key that is silent.

@@ -81,7 +81,7 @@ pub(super) static KEYS: &[Key] = &[
         "model.image_resolution",
         Counts2,
         Is("[224, 224]"),
-        "Height and width in pixels of what the vision tower sees; multiples of its patch, 14.",
+        "Height and width in pixels of what the vision tower sees: [224, 224], with the tiny preset [56, 56].",
     )
     .yaml(&[same("policy.image_resolution")])
     .also(&["image_size", "resolution"]),
