@@ -9,6 +9,10 @@ use super::clip::ClipError;
 use super::first_step::FirstStepError;
 use crate::adapter::error::AdapterError;
 use crate::dataset::error::DatasetError;
+use crate::dataset::loader::LoaderError;
+use crate::dataset::window::WindowError;
+use crate::dataset::write::WriteError;
+use crate::policy::processor::ProcessorError;
 use crate::dataset::finding::{Finding, Severity};
 use crate::error::{Explain, Kind};
 use crate::track::run_dir::RunDirError;
@@ -19,6 +23,14 @@ pub enum TrainError {
     RunDir(#[from] RunDirError),
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+    #[error(transparent)]
+    Bundled(#[from] WriteError),
+    #[error(transparent)]
+    Window(#[from] WindowError),
+    #[error(transparent)]
+    Loader(#[from] LoaderError<ProcessorError>),
+    #[error(transparent)]
+    Processor(#[from] ProcessorError),
     #[error(transparent)]
     Adapter(#[from] AdapterError),
     #[error(transparent)]
@@ -77,6 +89,10 @@ impl Explain for TrainError {
         match self {
             TrainError::RunDir(error) => error.kind(),
             TrainError::Dataset(error) => error.kind(),
+            TrainError::Bundled(error) => error.kind(),
+            TrainError::Window(error) => error.kind(),
+            TrainError::Loader(error) => error.kind(),
+            TrainError::Processor(error) => error.kind(),
             TrainError::Adapter(error) => error.kind(),
             TrainError::Optimizer(error) => error.kind(),
             TrainError::Clip(error) => error.kind(),
@@ -97,6 +113,10 @@ impl Explain for TrainError {
         match self {
             TrainError::RunDir(error) => error.hint(),
             TrainError::Dataset(error) => error.hint(),
+            TrainError::Bundled(error) => error.hint(),
+            TrainError::Window(error) => error.hint(),
+            TrainError::Loader(error) => error.hint(),
+            TrainError::Processor(error) => error.hint(),
             TrainError::Adapter(error) => error.hint(),
             TrainError::Optimizer(error) => error.hint(),
             TrainError::Clip(error) => error.hint(),

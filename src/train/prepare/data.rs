@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::config::paths::cache_dir;
 use crate::config::train::TrainConfig;
-use crate::dataset::check::{self, CheckOptions};
+use crate::dataset::check;
 use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::proxy::ProxyReport;
 use crate::dataset::stats::Statistics;
 use crate::dataset::video::PoolOptions;
 use crate::dataset::window::{StateRule, WindowSpec, padding_share};
-use crate::dataset::{Dataset, DatasetError, Metadata, STATE, Selection, reach, resolve, statistics};
+use crate::dataset::{Dataset, Metadata, STATE, Selection, reach, resolve, statistics};
 use crate::error::Explain;
 use crate::train::error::TrainError;
 use crate::train::split::split;
@@ -147,22 +147,16 @@ fn with_all_findings(root: &Path, config: &TrainConfig, error: TrainError) -> Tr
     if error.kind() != crate::error::Kind::Input || !matches!(error, TrainError::Dataset(_)) {
         return error;
     }
-    let options = CheckOptions {
+    let options = check::Options {
         episodes: config.data.episodes.clone(),
         horizon: config.model.chunk_size,
-        ..CheckOptions::default()
+        min_range: config.normalization.min_range,
+        ..check::Options::default()
     };
     let report = check::check(root, &options);
     if report.findings.iter().any(|finding| finding.severity == Severity::Error) {
         TrainError::Findings(report.findings)
     } else {
         error
-    }
-}
-
-/// Keeps the compiler's eye on the error type that opening gives.
-impl From<crate::dataset::window::WindowError> for TrainError {
-    fn from(error: crate::dataset::window::WindowError) -> TrainError {
-        TrainError::Dataset(DatasetError::from(error))
     }
 }

@@ -1,0 +1,3 @@
+//! Everything that a run needs, checked and loaded before its first step.
+
+pub mod data;
