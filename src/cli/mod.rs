@@ -9,6 +9,7 @@ use crate::error::Failure;
 mod data;
 mod policy;
 mod train;
+mod train_run;
 mod typed;
 mod watch;
 

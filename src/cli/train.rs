@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::cli::train_run;
 use crate::cli::typed::{self, Flag, Typed};
 use crate::config::train::Preset;
 use crate::config::{self, Source};
@@ -26,6 +27,11 @@ const FLAGS: &[Flag] = &[
         name: "--print-config",
         value: None,
         help: "Print the resolved configuration with the origin of every value, and stop",
+    },
+    Flag {
+        name: "--accept-changes",
+        value: None,
+        help: "Continue a run although the configuration differs in ways that change its numbers",
     },
     Flag { name: "--dry-run", value: None, help: "Check everything that can be checked without training, and stop" },
     Flag { name: "--no-tui", value: None, help: "Plain progress instead of the dashboard" },
@@ -61,6 +67,7 @@ pub struct Request {
     /// `key=value`, in the order typed.
     pub overrides: Vec<String>,
     pub print_config: bool,
+    pub accept_changes: bool,
     pub dry_run: bool,
     pub tui: bool,
     pub json: bool,
@@ -99,6 +106,7 @@ impl Request {
             preset,
             overrides: overrides.into_iter().chain(allowed).collect(),
             print_config: has("--print-config"),
+            accept_changes: has("--accept-changes"),
             dry_run: has("--dry-run"),
             tui: !has("--no-tui"),
             json: has("--json"),
@@ -135,37 +143,14 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         print_out(&config::print::resolved(&loaded))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // WIRE HERE: `crate::train::…(loaded, request)`; until then only --print-config succeeds.
-    Err(NotWired.into())
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the configuration is fine, but the trainer is not part of this build")]
-struct NotWired;
-
-impl Explain for NotWired {
-    fn kind(&self) -> Kind {
-        Kind::Internal
+    if request.dry_run {
+        print_out(&train_run::check(&loaded, request.accept_changes)?)?;
+        return Ok(ExitCode::SUCCESS);
     }
-}
-
-/// Standard output could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write to standard output: {0}")]
-struct Output(io::Error);
-
-impl Explain for Output {
-    fn kind(&self) -> Kind {
-        Kind::Environment
-    }
-}
-
-/// Writes data to standard output; a reader that has had enough (`| head`) is no failure.
-fn print_out(text: &str) -> Result<(), Output> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Output(error)),
-        _ => Ok(()),
+    if train_run::wants_dashboard(request.tui, request.json) {
+        train_run::watched(&loaded)
+    } else {
+        train_run::here(&loaded, request.accept_changes, request.json)
     }
 }
 

@@ -83,6 +83,12 @@ impl Recorder {
         self.emit(Body::Notice { level, text: text.into() });
     }
 
+    /// A way for other threads to say what they wait for: it shows as what the run is doing.
+    pub fn waiting(&self) -> Arc<dyn Fn(String) + Send + Sync> {
+        let status = self.status.clone();
+        Arc::new(move |text| lock(&status).doing = Some(text))
+    }
+
     /// Changes the status; written at once when the state or the task at hand changes, else with the next heartbeat.
     pub fn update(&mut self, change: impl FnOnce(&mut Status)) {
         let snapshot = {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 
 use crate::error::Kind;
 
@@ -31,6 +31,8 @@ impl StopFlag {
             signal_hook::flag::register(signal, flag.raised.clone())?;
             signal_hook::flag::register_usize(signal, flag.signal.clone(), signal as usize)?;
         }
+        // A file-size limit must come back as an error of the write, not as a kill.
+        signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         Ok(flag)
     }
 

@@ -13,7 +13,7 @@ use super::checkpoint::{PRETRAINED_MODEL, TRAINING_STATE};
 use super::clip;
 use super::error::TrainError;
 use super::export::Exporter;
-use super::feed::Feed;
+use super::feed::{Fed, Feed};
 use super::first_step;
 use super::memory;
 use super::meter::{Meter, StepCost};
@@ -21,10 +21,12 @@ use super::schedule::Schedule;
 use super::signals::StopFlag;
 use super::validate::Validator;
 use crate::config::train::TrainConfig;
+use crate::policy::batch::Draw;
+use crate::policy::flow::{self, TimeSampling};
 use crate::policy::{Policy, StepOptions};
 use crate::random;
 use crate::track::control::{self, Command, Request};
-use crate::track::event::{Body, Level, Outcome, StepMetrics, ValidationMetrics};
+use crate::track::event::{Body, Level, StepMetrics, ValidationMetrics};
 use crate::track::recorder::Recorder;
 use crate::track::status::State;
 
@@ -37,6 +39,8 @@ const FINAL_RETRY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
     Finished,
+    /// All steps had been done by an earlier process; nothing was trained.
+    AlreadyDone,
     /// On request or by a signal, with a checkpoint: resumable.
     Stopped { reason: String },
 }
@@ -48,6 +52,7 @@ pub struct Trainer<'a> {
     pub exporter: &'a Exporter,
     pub optimizer: AdamW,
     pub schedule: Schedule,
+    pub time_sampling: TimeSampling,
     pub feed: Feed,
     pub validator: Option<Validator>,
     pub store: Store,
@@ -63,15 +68,16 @@ pub struct Trainer<'a> {
     pub paused: bool,
     /// The gradient check ran in this process.
     pub checked: bool,
+    /// Held-out losses before the first step of this process and the newest ones.
+    pub first_validation: Option<ValidationMetrics>,
+    pub last_validation: Option<ValidationMetrics>,
 }
 
 impl Trainer<'_> {
     /// Trains until the configured step, a stop, or an error.
     pub fn run(&mut self, recorder: &mut Recorder) -> Result<Ending, TrainError> {
         let steps = self.config.train.steps as u64;
-        if self.state.step == 0 {
-            self.validate(recorder)?;
-        }
+        self.validate(recorder)?;
         recorder.update(|status| (status.state, status.doing) = (State::Running, None));
         while self.state.step < steps {
             self.serve(recorder)?;
@@ -134,7 +140,7 @@ impl Trainer<'_> {
             let begun = Instant::now();
             let fed = self.feed.next()?;
             cost.data_s += begun.elapsed().as_secs_f64();
-            let draw = self.feed.draw(&fed, self.config, self.state.step, micro)?;
+            let draw = self.draw(&fed, micro)?;
             let options = StepOptions {
                 parity: self.config.loss.parity,
                 recompute: self.config.train.activation_checkpointing,
@@ -151,6 +157,11 @@ impl Trainer<'_> {
             add(&mut total, output.gradients)?;
         }
         Ok(total)
+    }
+
+    fn draw(&self, fed: &Fed, micro: u64) -> candle_core::Result<Draw> {
+        let shape: [usize; 3] = fed.targets.actions.dims3()?.into();
+        flow::draw(self.config.run.seed, [self.state.step, micro], shape, &self.time_sampling, fed.targets.actions.device())
     }
 
     fn dropout_key(&self, micro: u64) -> Option<u64> {
@@ -207,6 +218,8 @@ impl Trainer<'_> {
         recorder.update(|status| status.doing = Some("validating".into()));
         let metrics = validator.measure(self.policy, self.state.step)?;
         recorder.emit(Body::Validation(metrics.clone()));
+        self.first_validation.get_or_insert_with(|| metrics.clone());
+        self.last_validation = Some(metrics.clone());
         recorder.update(|status| status.doing = None);
         self.meter.exclude(begun.elapsed());
         Ok(Some(metrics))
@@ -359,16 +372,6 @@ impl Trainer<'_> {
             std::thread::sleep(FINAL_RETRY);
         }
         Ok(())
-    }
-}
-
-impl Ending {
-    /// As events tell it.
-    pub fn outcome(&self) -> Outcome {
-        match self {
-            Ending::Finished => Outcome::Finished,
-            Ending::Stopped { .. } => Outcome::Stopped,
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use candle_core::Device;
 use rayon::prelude::*;
 
 use super::error::TrainError;
+use super::prepare::time_sampling;
 use crate::config::train::{LossParity, TrainConfig};
 use crate::dataset::Dataset;
 use crate::dataset::window::WindowSpec;
@@ -93,7 +94,9 @@ impl HeldOut {
         device: &Device,
     ) -> Result<HeldOut, TrainError> {
         let (batch, targets) = processor.collate(rows, TokenPadding::Longest, device)?;
-        let draw = flow::draw(config, "validation", &[number as u64], rows.len(), device)?;
+        let shape: [usize; 3] = targets.actions.dims3()?.into();
+        // No training step has this number, so no training draw repeats here.
+        let draw = flow::draw(config.run.seed, [u64::MAX, number as u64], shape, &time_sampling(config), device)?;
         // A half turn, so that no row meets a neighbour in time.
         let turned: Vec<usize> = (0..rows.len()).map(|i| (i + rows.len().div_ceil(2)) % rows.len()).collect();
         let shuffled = (rows.len() > 1).then(|| batch.select(&turned)).transpose()?;

@@ -1,3 +1,31 @@
 //! Everything that a run needs, checked and loaded before its first step.
 
 pub mod data;
+pub mod model;
+
+use super::error::TrainError;
+use crate::config::train::TrainConfig;
+use crate::policy::flow::TimeSampling;
+
+/// Data and model of a run.
+pub struct Session {
+    pub data: data::Data,
+    pub model: model::Model,
+}
+
+/// Opens the data, then builds the model that fits it.
+pub fn session(config: &TrainConfig) -> Result<Session, TrainError> {
+    let data = data::open(config)?;
+    let model = model::build(config, &data)?;
+    Ok(Session { data, model })
+}
+
+/// How flow times are drawn.
+pub fn time_sampling(config: &TrainConfig) -> TimeSampling {
+    TimeSampling {
+        alpha: config.model.time_sampling_beta_alpha,
+        beta: config.model.time_sampling_beta_beta,
+        scale: config.model.time_sampling_scale,
+        offset: config.model.time_sampling_offset,
+    }
+}

@@ -1,0 +1,295 @@
+//! One run from its configuration to its last checkpoint.
+
+use std::path::{Path, PathBuf};
+
+use super::adamw::{AdamW, Settings};
+use super::checkpoint::TRAINING_STATE;
+use super::checkpoint::state::{self, TrainerState};
+use super::checkpoint::store::{Saved, Store};
+use super::disk;
+use super::error::TrainError;
+use super::feed::Feed;
+use super::meter::Meter;
+use super::prepare::{self, Session};
+use super::resume::{self, Decision};
+use super::schedule::Schedule;
+use super::signals::StopFlag;
+use super::trainer::{Ending, Trainer};
+use super::validate::Validator;
+use crate::config::train::TrainConfig;
+use crate::dataset::finding::Severity;
+use crate::dataset::loader::LoaderOptions;
+use crate::dataset::order::Order;
+use crate::track::event::{Body, Level, Outcome, ValidationMetrics};
+use crate::track::recorder::{Listener, Recorder};
+use crate::track::run_dir::{RunDir, RunRecord};
+use crate::track::status::{State, Status};
+
+/// Batches that are prepared ahead for each loader thread.
+const PREFETCH: usize = 2;
+
+/// What was asked for.
+pub struct Request<'a> {
+    pub config: &'a TrainConfig,
+    /// What reading the configuration found worth saying.
+    pub notes: Vec<String>,
+    /// The command line, for the record.
+    pub command: Vec<String>,
+    /// Continue although the configuration differs in ways that change the numbers.
+    pub accept_changes: bool,
+    pub listener: Box<dyn Listener>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct Report {
+    pub ending: Ending,
+    pub run: PathBuf,
+    /// The newest complete checkpoint.
+    pub checkpoint: Option<Saved>,
+    /// Held-out losses before the first step of this process and after its last.
+    pub before: Option<ValidationMetrics>,
+    pub after: Option<ValidationMetrics>,
+}
+
+/// Checks everything that can be checked without training.
+pub fn check(config: &TrainConfig, accept_changes: bool) -> Result<Session, TrainError> {
+    resume::decide(&resume::directory(config), config, accept_changes)?;
+    prepare::session(config)
+}
+
+/// Trains, or continues to train, what `request` describes.
+pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
+    let stop = StopFlag::install()
+        .map_err(|source| TrainError::Io { action: "install signal handlers for", path: PathBuf::new(), source })?;
+    let config = request.config;
+    let path = resume::directory(config);
+    let decision = resume::decide(&path, config, request.accept_changes)?;
+    if let Decision::Finished { last } = decision {
+        return Ok(Report { ending: Ending::AlreadyDone, run: path, checkpoint: Some(last), before: None, after: None });
+    }
+    let session = prepare::session(config)?;
+    let record = record(&request)?;
+    let directory = RunDir::open(&path, &record)?;
+    let store = Store::new(directory.checkpoints());
+    let mut optimizer = optimizer(config, &session)?;
+    let state = restore(&decision, &mut optimizer)?;
+    let status = status(config, &state, &decision);
+    let mut recorder = Recorder::open(&path, status, request.listener)
+        .map_err(|source| TrainError::Io { action: "write events below", path: path.clone(), source })?;
+    announce(&mut recorder, &request.notes, &session, &decision, &state, config);
+    if matches!(&decision, Decision::Continue { changes, .. } if !changes.is_empty()) {
+        directory.rewrite(&record)?;
+    }
+    let result = train(config, &session, optimizer, state, &directory, &store, stop, &decision, &mut recorder);
+    conclude(recorder, result)
+}
+
+fn record(request: &Request<'_>) -> Result<RunRecord, TrainError> {
+    Ok(RunRecord {
+        format: 1,
+        name: request.config.run.name.clone(),
+        created: crate::track::now(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        host: crate::track::host(),
+        command: request.command.clone(),
+        config: resume::to_value(request.config)?,
+    })
+}
+
+fn optimizer(config: &TrainConfig, session: &Session) -> Result<AdamW, TrainError> {
+    let parameters = session.model.policy.trained().iter().map(|t| (t.name.clone(), t.var.clone()));
+    Ok(AdamW::new(parameters, Settings::from(&config.optim))?)
+}
+
+fn restore(decision: &Decision, optimizer: &mut AdamW) -> Result<TrainerState, TrainError> {
+    match decision {
+        Decision::Continue { from, .. } => state::restore(&from.path.join(TRAINING_STATE), optimizer),
+        Decision::Start | Decision::Finished { .. } => {
+            Ok(TrainerState { format: 1, step: 0, samples: 0, schedule_multiplier: 1.0 })
+        }
+    }
+}
+
+fn status(config: &TrainConfig, state: &TrainerState, decision: &Decision) -> Status {
+    let now = crate::track::now();
+    Status {
+        state: State::Starting,
+        name: config.run.name.clone(),
+        step: state.step,
+        steps: config.train.steps as u64,
+        heartbeat: now,
+        started: now,
+        pid: std::process::id(),
+        host: crate::track::host(),
+        loss: None,
+        lr: None,
+        samples_per_s: None,
+        eta_s: None,
+        checkpoint: match decision {
+            Decision::Continue { from, .. } => Some(format!("checkpoints/{}", name_of(&from.path))),
+            _ => None,
+        },
+        doing: Some("preparing".into()),
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The first events: who runs what, from which weights, and what a person should know before it costs time.
+fn announce(
+    recorder: &mut Recorder,
+    notes: &[String],
+    session: &Session,
+    decision: &Decision,
+    state: &TrainerState,
+    config: &TrainConfig,
+) {
+    let resumed_from = match decision {
+        Decision::Continue { from, .. } => Some(format!("checkpoints/{}", name_of(&from.path))),
+        _ => None,
+    };
+    recorder.emit(Body::Started {
+        step: state.step,
+        steps: config.train.steps as u64,
+        pid: std::process::id(),
+        host: crate::track::host(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        resumed_from,
+    });
+    for note in notes {
+        recorder.notice(Level::Info, note.clone());
+    }
+    if let Decision::Continue { damaged, changes, .. } = decision {
+        for line in damaged {
+            recorder.notice(Level::Warn, format!("{line}; continuing from the one before"));
+        }
+        for change in changes {
+            recorder.notice(Level::Info, format!("configuration changed: {change}"));
+        }
+    }
+    for finding in session.data.findings.iter().chain(&session.model.findings) {
+        let level = if finding.severity == Severity::Note { Level::Info } else { Level::Warn };
+        let fix = finding.fix.as_ref().map_or(String::new(), |fix| format!(" (fix: {fix})"));
+        recorder.notice(level, format!("{}{fix}", finding.message));
+    }
+    recorder.emit(Body::Weights {
+        account: session.model.account.clone(),
+        parameters: session.model.parameters,
+        trained: session.model.trained,
+    });
+}
+
+/// Puts the loop together and runs it.
+#[expect(clippy::too_many_arguments, reason = "the one place where everything of a run meets")]
+fn train(
+    config: &TrainConfig,
+    session: &Session,
+    optimizer: AdamW,
+    state: TrainerState,
+    directory: &RunDir,
+    store: &Store,
+    stop: StopFlag,
+    decision: &Decision,
+    recorder: &mut Recorder,
+) -> Result<Report, TrainError> {
+    let model = &session.model;
+    if config.checkpoint.enabled {
+        // One more than are kept: the new one is written before the oldest goes.
+        let copies = if config.checkpoint.keep_last == 0 { 2 } else { config.checkpoint.keep_last as u64 + 1 };
+        let needed = model.checkpoint_bytes() * copies;
+        disk::probe(&directory.checkpoints(), needed)
+            .map_err(|source| TrainError::Disk { path: directory.checkpoints(), needed, source })?;
+    }
+    let seed = config.run.seed;
+    let order = Order::shuffled(seed, session.data.train.len());
+    let start = order.cursor(state.samples);
+    let epoch_len = session.data.train.len();
+    let options = LoaderOptions {
+        batch_size: config.train.batch_size,
+        workers: config.data.workers,
+        prefetch: PREFETCH * config.data.workers.max(1),
+        window: session.data.window,
+        max_delay: config.train.delay.max,
+        start,
+        notice: recorder.waiting(),
+    };
+    let feed = Feed::new(
+        session.data.train.clone(),
+        order,
+        options,
+        model.processor.clone(),
+        config.data.augment.clone(),
+        seed,
+        model.device.clone(),
+    )?;
+    let validator = match &session.data.held_out {
+        Some(held_out) if config.validation.batches > 0 => {
+            Some(Validator::new(held_out, &session.data.window, &model.processor, config, &model.device)?)
+        }
+        _ => None,
+    };
+    let mut schedule = Schedule::new(&config.schedule, config.optim.lr, config.train.steps);
+    schedule.set_multiplier(state.schedule_multiplier);
+    let mut trainer = Trainer {
+        config,
+        policy: &model.policy,
+        exporter: &model.exporter,
+        optimizer,
+        schedule,
+        time_sampling: prepare::time_sampling(config),
+        feed,
+        validator,
+        store: store.clone(),
+        run: directory.path(),
+        stop,
+        state,
+        epoch_len,
+        meter: Meter::default(),
+        last_saved: match decision {
+            Decision::Continue { from, .. } => Some(from.clone()),
+            _ => None,
+        },
+        stop_requested: false,
+        paused: false,
+        checked: false,
+        first_validation: None,
+        last_validation: None,
+    };
+    let ending = trainer.run(recorder)?;
+    Ok(Report {
+        ending,
+        run: directory.path().into(),
+        checkpoint: trainer.last_saved,
+        before: trainer.first_validation,
+        after: trainer.last_validation,
+    })
+}
+
+/// The last event and status, whatever happened.
+fn conclude(mut recorder: Recorder, result: Result<Report, TrainError>) -> Result<Report, TrainError> {
+    let status = recorder.status();
+    let (step, checkpoint) = (status.step, status.checkpoint);
+    match result {
+        Ok(report) => {
+            let (state, outcome) = match &report.ending {
+                Ending::Finished | Ending::AlreadyDone => (State::Finished, Outcome::Finished),
+                Ending::Stopped { .. } => (State::Stopped, Outcome::Stopped),
+            };
+            let detail = match &report.ending {
+                Ending::Stopped { reason } => reason.clone(),
+                _ => String::new(),
+            };
+            recorder.emit(Body::Ended { step, outcome, detail, checkpoint });
+            recorder.finish(state);
+            Ok(report)
+        }
+        Err(error) => {
+            recorder.emit(Body::Ended { step, outcome: Outcome::Failed, detail: error.to_string(), checkpoint });
+            recorder.finish(State::Failed);
+            Err(error)
+        }
+    }
+}
