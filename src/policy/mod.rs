@@ -2,4 +2,14 @@
 
 pub mod arch;
 pub mod batch;
+pub mod network;
+pub mod policy;
+pub mod segment;
+pub mod verify;
 pub mod weights;
+
+pub use network::flow;
+pub use network::init::RandomInit;
+pub use network::loss::Losses;
+pub use policy::{Expectation, Policy, StepOptions, StepOutput};
+pub use segment::Trained;
