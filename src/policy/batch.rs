@@ -1,6 +1,6 @@
 //! What the network takes: tensors, already processed (resized, normalised, tokenised, padded).
 
-use candle_core::Tensor;
+use candle_core::{Result, Tensor, bail};
 
 /// Observations of a batch of B samples.
 #[derive(Debug, Clone)]
@@ -15,6 +15,57 @@ pub struct Batch {
     pub token_lengths: Vec<usize>,
     /// f32 `[B, max_state_dim]`, normalised, zero-padded. Read when the state is not in the prompt.
     pub state: Tensor,
+}
+
+impl Batch {
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.token_lengths.len()
+    }
+
+    /// Whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.token_lengths.is_empty()
+    }
+
+    /// The samples at `rows`, in that order; a row may repeat.
+    pub fn select(&self, rows: &[usize]) -> Result<Batch> {
+        if let Some(row) = rows.iter().find(|&&row| row >= self.len()) {
+            bail!("sample {row} of a batch of {}", self.len())
+        }
+        let ids: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
+        let pick = |tensor: &Tensor| tensor.index_select(&Tensor::new(&ids[..], tensor.device())?, 0);
+        let mask = |mask: &Vec<bool>| -> Result<Vec<bool>> {
+            if mask.len() != self.len() {
+                bail!("an image mask of {} entries for {} samples", mask.len(), self.len())
+            }
+            Ok(rows.iter().map(|&row| mask[row]).collect())
+        };
+        Ok(Batch {
+            images: self.images.iter().map(pick).collect::<Result<_>>()?,
+            image_masks: self.image_masks.iter().map(mask).collect::<Result<_>>()?,
+            tokens: pick(&self.tokens)?,
+            token_lengths: rows.iter().map(|&row| self.token_lengths[row]).collect(),
+            state: pick(&self.state)?,
+        })
+    }
+
+    /// The batch without what is masked in every sample: absent cameras, and token columns behind the longest
+    /// prompt. Nothing attends to those and they take no position, so the result of the network is the same.
+    pub fn trimmed(&self) -> Result<Batch> {
+        let present = |mask: &Vec<bool>| mask.iter().any(|&present| present);
+        let keep: Vec<bool> = self.image_masks.iter().map(present).collect();
+        let kept = |index: &usize| keep.get(*index).copied().unwrap_or(true);
+        let (_, length) = self.tokens.dims2()?;
+        let longest = self.token_lengths.iter().copied().max().unwrap_or(0).clamp(1.min(length), length);
+        Ok(Batch {
+            images: (0..self.images.len()).filter(kept).map(|i| self.images[i].clone()).collect(),
+            image_masks: self.image_masks.iter().filter(|mask| present(mask)).cloned().collect(),
+            tokens: self.tokens.narrow(1, 0, longest)?,
+            token_lengths: self.token_lengths.clone(),
+            state: self.state.clone(),
+        })
+    }
 }
 
 /// What the network should predict.
@@ -35,4 +86,40 @@ pub struct Draw {
     pub noise: Tensor,
     /// f32 `[B]`, flow time in (0, 1]: 1 is noise, 0 is data.
     pub time: Tensor,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+
+    fn batch() -> Result<Batch> {
+        let device = &Device::Cpu;
+        Ok(Batch {
+            images: vec![Tensor::ones((3, 3, 2, 2), DType::F32, device)?, Tensor::zeros((3, 3, 2, 2), DType::F32, device)?],
+            image_masks: vec![vec![true, false, true], vec![false; 3]],
+            tokens: Tensor::new(&[[5u32, 0, 0, 0], [6, 7, 0, 0], [8, 0, 0, 0]], device)?,
+            token_lengths: vec![1, 2, 1],
+            state: Tensor::new(&[[0f32], [1.], [2.]], device)?,
+        })
+    }
+
+    #[test]
+    fn selection_takes_every_part_of_the_samples() -> Result<()> {
+        let two = batch()?.select(&[2, 1])?;
+        assert_eq!(two.tokens.to_vec2::<u32>()?, [[8, 0, 0, 0], [6, 7, 0, 0]]);
+        assert_eq!((two.token_lengths, two.image_masks), (vec![1, 2], vec![vec![true, false], vec![false; 2]]));
+        assert_eq!(two.state.to_vec2::<f32>()?, [[2.], [1.]]);
+        assert_eq!(two.images[0].dims(), [2, 3, 2, 2]);
+        assert!(batch()?.select(&[3]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn trimming_leaves_out_what_nobody_has() -> Result<()> {
+        let trimmed = batch()?.trimmed()?;
+        assert_eq!((trimmed.images.len(), trimmed.image_masks.len()), (1, 1));
+        assert_eq!(trimmed.tokens.dims(), [3, 2]);
+        Ok(())
+    }
 }

@@ -1,0 +1,350 @@
+//! The policy as the trainer, the sampler and the checkpoint writer see it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use candle_core::{DType, Device, Result, Tensor, Var, bail};
+
+use super::arch::Arch;
+use super::batch::{Batch, Draw, Targets};
+use super::network::geometry::{Geometry, prefix_real};
+use super::network::loss::{Losses, Velocities};
+use super::network::trace::Trace;
+use super::network::{Builder, Network, PrefixCache, SuffixInputs, Weight, flow};
+use super::segment::{Tape, Trained, Value, Walk};
+use super::weights::WeightSource;
+use crate::adapter::plan::TrainPlan;
+use crate::config::train::LossParity;
+
+/// A built network with its parameters.
+#[derive(Debug)]
+pub struct Policy {
+    arch: Arch,
+    network: Network,
+    device: Device,
+    parameters: Vec<(String, Weight)>,
+    trained: Vec<Trained>,
+}
+
+/// How one training step is computed.
+#[derive(Debug, Clone, Copy)]
+pub struct StepOptions {
+    /// The loss that is differentiated.
+    pub parity: LossParity,
+    /// Keep only the inputs of each segment and compute again in the backward pass.
+    pub recompute: bool,
+    /// Key of this (micro-)step's dropout masks; none: no dropout.
+    pub dropout_key: Option<u64>,
+    /// Factor on the gradients: 1/G for G accumulated micro-batches.
+    pub loss_scale: f64,
+}
+
+/// What a training step gives.
+#[derive(Debug)]
+pub struct StepOutput {
+    /// Unscaled, by the definition asked for.
+    pub loss: f64,
+    /// By our own definition.
+    pub loss_valid: f64,
+    pub loss_per_sample: Vec<f64>,
+    /// f32, scaled, by parameter name; a parameter that no gradient reached is absent.
+    pub gradients: BTreeMap<String, Tensor>,
+    pub forward_s: f64,
+    pub backward_s: f64,
+}
+
+/// What the mathematics says about a trained parameter's gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expectation {
+    NonZero,
+    /// It arrives but may be exactly zero for now, and why.
+    ZeroAtFirst(&'static str),
+    /// It never arrives, and why.
+    Never(&'static str),
+}
+
+/// One chunk on its way from noise to actions, f32 `[B, H, A]`.
+pub(super) struct Sampled {
+    pub actions: Tensor,
+    /// Intermediate tensors under the names of the reference files, when asked for.
+    pub trace: BTreeMap<String, Tensor>,
+}
+
+impl Policy {
+    /// Builds the network of `arch` from `source`; `plan` decides what trains. On the CPU `dtype` must be f32.
+    pub fn build(
+        arch: &Arch,
+        source: &dyn WeightSource,
+        plan: &dyn TrainPlan,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Policy> {
+        if device.is_cpu() && dtype != DType::F32 {
+            bail!("the CPU computes in f32, {dtype:?} was asked for: set model.dtype = \"float32\"")
+        }
+        let mut builder = Builder::new(source, plan, device, dtype);
+        let network = Network::build(arch, &mut builder)?;
+        let Builder { parameters, mut trained, .. } = builder;
+        trained.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Policy { arch: arch.clone(), network, device: device.clone(), parameters, trained })
+    }
+
+    pub fn arch(&self) -> &Arch {
+        &self.arch
+    }
+
+    /// What trains, sorted by name: base parameters and adapter factors (`<module>.lora_A.weight`, `.lora_B.weight`).
+    pub fn trained(&self) -> &[Trained] {
+        &self.trained
+    }
+
+    /// Every base parameter (adapters not merged) under its canonical name, as it stands now: f32 when it trains,
+    /// else in the dtype it computes in.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, Tensor)> {
+        self.parameters.iter().map(|(name, weight)| (name.as_str(), weight.value()))
+    }
+
+    /// The adapter factors as they stand now, sorted by name.
+    pub fn adapter_factors(&self) -> impl Iterator<Item = (&str, Tensor)> {
+        let factor = |t: &&Trained| t.name.ends_with(".lora_A.weight") || t.name.ends_with(".lora_B.weight");
+        self.trained.iter().filter(factor).map(|t| (t.name.as_str(), t.var.as_detached_tensor()))
+    }
+
+    /// Loss and gradients of a (micro-)batch.
+    pub fn gradients(
+        &self,
+        batch: &Batch,
+        targets: &Targets,
+        draw: &Draw,
+        options: &StepOptions,
+    ) -> Result<StepOutput> {
+        let started = Instant::now();
+        let walk = Walk { record: true, recompute: options.recompute, dropout_key: options.dropout_key };
+        let mut tape = Tape::new(walk);
+        let (velocity, wanted) =
+            self.training_forward(&mut tape, &batch.trimmed()?, targets, draw, &mut Trace::off())?;
+        let compared = Compared::new(&velocity.tensor, &wanted, targets)?;
+        let losses = compared.velocities().losses(options.parity);
+        let gradient = compared.velocities().gradient(options.parity, options.loss_scale);
+        let gradient = Tensor::from_vec(gradient, velocity.tensor.shape(), &self.device)?;
+        let forward_s = started.elapsed().as_secs_f64();
+
+        let started = Instant::now();
+        let mut gradients: BTreeMap<String, Tensor> = BTreeMap::new();
+        tape.backward(&velocity, gradient, &mut |name, gradient| {
+            let sum = match gradients.remove(&name) {
+                Some(so_far) => (so_far + gradient)?,
+                None => gradient,
+            };
+            gradients.insert(name, sum);
+            Ok(())
+        })?;
+        let backward_s = started.elapsed().as_secs_f64();
+        let Losses { loss, loss_valid, per_sample, .. } = losses;
+        Ok(StepOutput { loss, loss_valid, loss_per_sample: per_sample, gradients, forward_s, backward_s })
+    }
+
+    /// The losses alone: no graph, no dropout.
+    pub fn losses(&self, batch: &Batch, targets: &Targets, draw: &Draw, parity: LossParity) -> Result<Losses> {
+        let mut tape = Tape::new(Walk::EVALUATE);
+        let batch = batch.trimmed()?;
+        let (velocity, wanted) = self.training_forward(&mut tape, &batch, targets, draw, &mut Trace::off())?;
+        Ok(Compared::new(&velocity.tensor, &wanted, targets)?.velocities().losses(parity))
+    }
+
+    /// Bytes that the chain keeps between the forward and the backward pass of this batch.
+    pub fn kept_bytes(&self, batch: &Batch, targets: &Targets, draw: &Draw, recompute: bool) -> Result<usize> {
+        let mut tape = Tape::new(Walk { record: true, recompute, dropout_key: None });
+        self.training_forward(&mut tape, &batch.trimmed()?, targets, draw, &mut Trace::off())?;
+        Ok(tape.kept_bytes())
+    }
+
+    /// A chunk of normalised actions f32 `[B, H, A]` by `steps` Euler steps from `noise` of the same shape. The
+    /// prefix is computed once; its keys and values serve all steps.
+    pub fn sample(&self, batch: &Batch, noise: &Tensor, steps: usize) -> Result<Tensor> {
+        Ok(self.sample_traced(&batch.trimmed()?, noise, steps, false)?.actions)
+    }
+
+    /// The training forward with every boundary tensor under its name in the reference files. Nothing is trimmed.
+    pub(super) fn trace_training(&self, batch: &Batch, targets: &Targets, draw: &Draw) -> Result<BTreeMap<String, Tensor>> {
+        let (mut tape, mut trace) = (Tape::new(Walk::EVALUATE), Trace::on());
+        self.training_forward(&mut tape, batch, targets, draw, &mut trace)?;
+        Ok(trace.into_tensors())
+    }
+
+    /// [`Policy::sample`] on the batch as it stands, with a trace on request.
+    pub(super) fn sample_traced(&self, batch: &Batch, noise: &Tensor, steps: usize, traced: bool) -> Result<Sampled> {
+        if steps == 0 {
+            bail!("sampling takes at least one step")
+        }
+        self.expect_chunk("noise", noise, batch.len())?;
+        let trace = |on: bool| if on { Trace::on() } else { Trace::off() };
+        let (mut tape, mut record) = (Tape::new(Walk::EVALUATE), trace(traced));
+        let (geometry, cache) = self.prefix(&mut tape, batch, &mut record)?;
+        let dt = -1.0 / steps as f64;
+        let mut x_t = noise.to_dtype(DType::F32)?;
+        for (step, time) in flow::times(steps).into_iter().enumerate() {
+            let time = vec![time; batch.len()];
+            let inputs = SuffixInputs { x_t: &x_t, time: &time, state: &batch.state };
+            // The layers of the first step are worth comparing; the later ones are the same code.
+            let mut layers = trace(traced && step == 0);
+            let velocity = self.network.velocity(&mut tape, &cache, &inputs, &geometry, &mut layers)?.tensor;
+            for (name, tensor) in layers.into_tensors() {
+                record.record(format_args!("step.{step}.{name}"), &tensor);
+            }
+            record.record(format_args!("step.{step}.x_t"), &x_t);
+            record.record(format_args!("step.{step}.v_t"), &velocity);
+            if record.is_on() {
+                record.record(format_args!("step.{step}.time"), &Tensor::new(&time[..], &self.device)?);
+            }
+            x_t = (x_t + (velocity * dt)?)?;
+        }
+        Ok(Sampled { actions: x_t, trace: record.into_tensors() })
+    }
+
+    /// What to expect of the gradient of a trained parameter, by name, with the parameters as they stand.
+    pub fn expectation(&self, parameter: &str) -> Expectation {
+        use Expectation::{Never, NonZero, ZeroAtFirst};
+        if self.is_behind_the_cache(parameter) {
+            return Never("nothing reads the language model's last hidden state: only its keys and values count");
+        }
+        let zero = |name: &str| self.trained_or_frozen(name).is_some_and(|t| is_zero(&t));
+        if let Some(module) = parameter.strip_suffix(".lora_A.weight")
+            && zero(&format!("{module}.lora_B.weight"))
+        {
+            return ZeroAtFirst("the adapter's other factor starts at zero");
+        }
+        if parameter.ends_with(".self_attn.k_proj.bias") {
+            return ZeroAtFirst("a key bias moves all logits of a row alike: its gradient is rounding noise");
+        }
+        let state_inner = ["state_proj.", "state_mlp_in."].iter().any(|module| parameter.starts_with(module));
+        if state_inner && zero("state_mlp_out.weight") {
+            return ZeroAtFirst("state_mlp_out starts at zero");
+        }
+        let condition = ["time_mlp_", "state_mlp_", "state_proj."].iter().any(|module| parameter.starts_with(module));
+        if condition && self.condition_is_unread() {
+            return ZeroAtFirst("the AdaRMS projections of the condition start at zero");
+        }
+        NonZero
+    }
+
+    /// The last layer's query, output, MLP and second norm, and the language model's final norm.
+    fn is_behind_the_cache(&self, parameter: &str) -> bool {
+        let Some((_, rest)) = parameter.split_once("language_model.") else { return false };
+        if rest.starts_with("norm.") {
+            return true;
+        }
+        let last = format!("layers.{}.", self.arch.vlm.depth - 1);
+        let unread = ["self_attn.q_proj.", "self_attn.o_proj.", "post_attention_layernorm.", "mlp."];
+        rest.strip_prefix(&last).is_some_and(|rest| unread.iter().any(|module| rest.starts_with(module)))
+    }
+
+    /// Whether every AdaRMS projection ignores the condition.
+    fn condition_is_unread(&self) -> bool {
+        let mut weights = self.parameters.iter().filter(|(name, _)| name.ends_with(".dense.weight"));
+        let factors = self.trained.iter().filter(|t| t.name.ends_with(".dense.lora_B.weight"));
+        weights.all(|(_, weight)| is_zero(&weight.value())) && factors.map(|t| t.var.as_tensor()).all(is_zero)
+    }
+
+    fn trained_or_frozen(&self, name: &str) -> Option<Tensor> {
+        let trained = self.trained.iter().find(|t| t.name == name).map(|t| t.var.as_detached_tensor());
+        trained.or_else(|| self.parameters.iter().find(|(n, _)| n == name).map(|(_, weight)| weight.value()))
+    }
+
+    /// Predicted velocity and wanted velocity at x_t.
+    fn training_forward<'p>(
+        &'p self,
+        tape: &mut Tape<'p>,
+        batch: &Batch,
+        targets: &Targets,
+        draw: &Draw,
+        trace: &mut Trace,
+    ) -> Result<(Value, Tensor)> {
+        self.expect_chunk("actions", &targets.actions, batch.len())?;
+        self.expect_chunk("noise", &draw.noise, batch.len())?;
+        if draw.time.dims() != [batch.len()] {
+            bail!("flow times {:?} for {} samples", draw.time.dims(), batch.len())
+        }
+        let (geometry, cache) = self.prefix(tape, batch, trace)?;
+        let x_t = flow::interpolate(&targets.actions, draw)?;
+        let wanted = flow::velocity(&targets.actions, draw)?;
+        trace.record("x_t", &x_t);
+        trace.record("u_t", &wanted);
+        let time = draw.time.to_vec1::<f32>()?;
+        let inputs = SuffixInputs { x_t: &x_t, time: &time, state: &batch.state };
+        Ok((self.network.velocity(tape, &cache, &inputs, &geometry, trace)?, wanted))
+    }
+
+    fn prefix<'p>(&'p self, tape: &mut Tape<'p>, batch: &Batch, trace: &mut Trace) -> Result<(Geometry, PrefixCache)> {
+        if batch.is_empty() {
+            bail!("a batch without a sample")
+        }
+        let geometry = Geometry::new(&self.arch, &prefix_real(&self.arch, batch)?, &self.device)?;
+        let cache = self.network.prefix(tape, &batch.images, &batch.tokens, &geometry, trace)?;
+        Ok((geometry, cache))
+    }
+
+    fn expect_chunk(&self, what: &str, tensor: &Tensor, batch: usize) -> Result<()> {
+        let wanted = [batch, self.arch.chunk_size, self.arch.max_action_dim];
+        if tensor.dims() != wanted {
+            bail!("{what} of shape {:?}, wanted {wanted:?}", tensor.dims())
+        }
+        Ok(())
+    }
+}
+
+fn is_zero(tensor: &Tensor) -> bool {
+    let largest = tensor.abs().and_then(|t| t.flatten_all()?.max(0)?.to_dtype(DType::F32)?.to_scalar::<f32>());
+    largest.is_ok_and(|largest| largest == 0.0)
+}
+
+/// Velocities on the host, where the loss is computed: they are small and every sum is in f64.
+struct Compared {
+    predicted: Vec<f32>,
+    wanted: Vec<f32>,
+    is_pad: Vec<bool>,
+    chunk: usize,
+    dims: usize,
+    action_dim: usize,
+}
+
+impl Compared {
+    fn new(predicted: &Tensor, wanted: &Tensor, targets: &Targets) -> Result<Self> {
+        let (batch, chunk, dims) = predicted.dims3()?;
+        if targets.is_pad.dims() != [batch, chunk] {
+            bail!("pad flags of shape {:?}, wanted {:?}", targets.is_pad.dims(), [batch, chunk])
+        }
+        if targets.action_dim == 0 || targets.action_dim > dims {
+            bail!("{} real action dimensions of {dims}", targets.action_dim)
+        }
+        let values = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>();
+        Ok(Self {
+            predicted: values(predicted)?,
+            wanted: values(wanted)?,
+            is_pad: values(&targets.is_pad)?.into_iter().map(|pad| pad != 0.0).collect(),
+            chunk,
+            dims,
+            action_dim: targets.action_dim,
+        })
+    }
+
+    fn velocities(&self) -> Velocities<'_> {
+        let Self { predicted, wanted, is_pad, chunk, dims, action_dim } = self;
+        Velocities { predicted, wanted, is_pad, chunk: *chunk, dims: *dims, action_dim: *action_dim }
+    }
+}
+
+/// Replaces the values of trained tensors by name, as a checkpoint or an optimizer brings them.
+impl Policy {
+    /// Sets every trained tensor found in `values` (f32, same shape); an unknown name is an error.
+    pub fn assign(&self, values: &HashMap<String, Tensor>) -> Result<()> {
+        let known: HashMap<&str, &Var> = self.trained.iter().map(|t| (t.name.as_str(), &t.var)).collect();
+        for (name, value) in values {
+            match known.get(name.as_str()) {
+                Some(var) => var.set(&value.to_dtype(DType::F32)?)?,
+                None => bail!("{name} is not a trained tensor of this policy"),
+            }
+        }
+        Ok(())
+    }
+}
