@@ -3,10 +3,11 @@
 pub mod arch;
 pub mod batch;
 pub mod checkpoint;
-pub mod parameters;
-pub mod processor;
 pub mod network;
+pub mod parameters;
+#[expect(clippy::module_inception, reason = "the policy itself, beside what it is made of")]
 pub mod policy;
+pub mod processor;
 pub mod segment;
 pub mod verify;
 pub mod weights;
@@ -14,5 +15,5 @@ pub mod weights;
 pub use network::flow;
 pub use network::init::RandomInit;
 pub use network::loss::Losses;
-pub use policy::{Expectation, Policy, StepOptions, StepOutput};
+pub use policy::{Policy, StepOptions, StepOutput};
 pub use segment::Trained;

@@ -52,6 +52,18 @@ pub fn parameters(arch: &Arch) -> Vec<ParameterSpec> {
     list.0
 }
 
+/// The modules of `arch` that are linears, which adapters may go on: every matrix but the two embeddings.
+pub fn linears(arch: &Arch) -> Vec<String> {
+    let embedding = |module: &str| module.ends_with("embed_tokens") || module.ends_with("position_embedding");
+    parameters(arch)
+        .iter()
+        .filter(|parameter| parameter.shape.len() == 2)
+        .filter_map(|parameter| parameter.name.strip_suffix(".weight"))
+        .filter(|module| !embedding(module))
+        .map(str::to_owned)
+        .collect()
+}
+
 struct List(Vec<ParameterSpec>);
 
 impl List {

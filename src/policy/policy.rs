@@ -13,7 +13,7 @@ use super::network::trace::Trace;
 use super::network::{Builder, Network, PrefixCache, SuffixInputs, Weight, flow};
 use super::segment::{Tape, Trained, Value, Walk};
 use super::weights::WeightSource;
-use crate::adapter::plan::TrainPlan;
+use crate::adapter::plan::{FirstGradient, TrainPlan};
 use crate::config::train::LossParity;
 
 /// A built network with its parameters.
@@ -51,16 +51,6 @@ pub struct StepOutput {
     pub gradients: BTreeMap<String, Tensor>,
     pub forward_s: f64,
     pub backward_s: f64,
-}
-
-/// What the mathematics says about a trained parameter's gradient.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expectation {
-    NonZero,
-    /// It arrives but may be exactly zero for now, and why.
-    ZeroAtFirst(&'static str),
-    /// It never arrives, and why.
-    Never(&'static str),
 }
 
 /// One chunk on its way from noise to actions, f32 `[B, H, A]`.
@@ -203,8 +193,8 @@ impl Policy {
     }
 
     /// What to expect of the gradient of a trained parameter, by name, with the parameters as they stand.
-    pub fn expectation(&self, parameter: &str) -> Expectation {
-        use Expectation::{Never, NonZero, ZeroAtFirst};
+    pub fn expectation(&self, parameter: &str) -> FirstGradient {
+        use FirstGradient::{Never, NonZero, ZeroAtFirst};
         if self.is_behind_the_cache(parameter) {
             return Never("nothing reads the language model's last hidden state: only its keys and values count");
         }
@@ -226,6 +216,11 @@ impl Policy {
             return ZeroAtFirst("the AdaRMS projections of the condition start at zero");
         }
         NonZero
+    }
+
+    /// [`Policy::expectation`] of everything that trains.
+    pub fn first_gradients(&self) -> BTreeMap<String, FirstGradient> {
+        self.trained.iter().map(|t| (t.name.clone(), self.expectation(&t.name))).collect()
     }
 
     /// The last layer's query, output, MLP and second norm, and the language model's final norm.

@@ -12,6 +12,8 @@ use crate::dataset::error::DatasetError;
 use crate::dataset::loader::LoaderError;
 use crate::dataset::window::WindowError;
 use crate::dataset::write::WriteError;
+use crate::policy::arch::ArchError;
+use crate::policy::checkpoint::CheckpointError;
 use crate::policy::processor::ProcessorError;
 use crate::dataset::finding::{Finding, Severity};
 use crate::error::{Explain, Kind};
@@ -29,6 +31,12 @@ pub enum TrainError {
     Window(#[from] WindowError),
     #[error(transparent)]
     Loader(#[from] LoaderError<ProcessorError>),
+    #[error(transparent)]
+    Arch(#[from] ArchError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error("no tokenizer: model.tokenizer is not set and there is no tokenizer.json beside model.base")]
+    NoTokenizer,
     #[error(transparent)]
     Processor(#[from] ProcessorError),
     #[error(transparent)]
@@ -92,6 +100,8 @@ impl Explain for TrainError {
             TrainError::Bundled(error) => error.kind(),
             TrainError::Window(error) => error.kind(),
             TrainError::Loader(error) => error.kind(),
+            TrainError::Arch(error) => error.kind(),
+            TrainError::Checkpoint(error) => error.kind(),
             TrainError::Processor(error) => error.kind(),
             TrainError::Adapter(error) => error.kind(),
             TrainError::Optimizer(error) => error.kind(),
@@ -99,7 +109,8 @@ impl Explain for TrainError {
             TrainError::FirstStep(error) => error.kind(),
             TrainError::Io { .. } | TrainError::Disk { .. } => Kind::Environment,
             TrainError::Tensor(_) => Kind::Internal,
-            TrainError::Changed { .. }
+            TrainError::NoTokenizer
+            | TrainError::Changed { .. }
             | TrainError::NothingToResume { .. }
             | TrainError::Exists { .. }
             | TrainError::StateMismatch { .. }
@@ -116,6 +127,8 @@ impl Explain for TrainError {
             TrainError::Bundled(error) => error.hint(),
             TrainError::Window(error) => error.hint(),
             TrainError::Loader(error) => error.hint(),
+            TrainError::Arch(error) => error.hint(),
+            TrainError::Checkpoint(error) => error.hint(),
             TrainError::Processor(error) => error.hint(),
             TrainError::Adapter(error) => error.hint(),
             TrainError::Optimizer(error) => error.hint(),
@@ -129,6 +142,9 @@ impl Explain for TrainError {
                 "add --accept-changes to continue with the new values, keep the old ones, or start a new run, e.g. run.dir={}-2",
                 path.display()
             )),
+            TrainError::NoTokenizer => Some(
+                "set model.tokenizer to a directory with the tokenizer.json of google/paligemma-3b-pt-224".into(),
+            ),
             TrainError::NothingToResume { .. } => {
                 Some("run.resume=auto starts from the beginning when there is no checkpoint".into())
             }

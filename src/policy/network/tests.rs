@@ -10,7 +10,8 @@ use super::init::RandomInit;
 use crate::adapter::plan::{Everything, Frozen, LoraSpec, TrainPlan};
 use crate::config::train::LossParity;
 use crate::policy::batch::{Batch, Draw, Targets};
-use crate::policy::policy::{Expectation, Policy, StepOptions};
+use crate::adapter::plan::FirstGradient;
+use crate::policy::policy::{Policy, StepOptions};
 use crate::policy::verify::{Verdict, verify};
 
 const OPTIONS: StepOptions =
@@ -170,7 +171,7 @@ fn adapters_on_every_linear_have_the_gradients_of_finite_differences(
     for trained in policy.trained() {
         let found = step.gradients.get(&trained.name);
         match policy.expectation(&trained.name) {
-            Expectation::Never(_) => assert!(found.is_none(), "{} is behind the cache", trained.name),
+            FirstGradient::Never(_) => assert!(found.is_none(), "{} is behind the cache", trained.name),
             _ => {
                 let found = found.unwrap_or_else(|| panic!("{} has no gradient", trained.name));
                 assert_eq!(difference(found, &same.gradients[&trained.name])?, 0.0, "{}", trained.name);
@@ -205,9 +206,9 @@ fn fresh_adapters_change_nothing_and_their_expectations_hold() -> Result<()> {
     for trained in adapted.trained() {
         let largest = step.gradients.get(&trained.name).map(|g| difference(g, &g.zeros_like()?)).transpose()?;
         match adapted.expectation(&trained.name) {
-            Expectation::Never(_) => assert_eq!(largest, None, "{}", trained.name),
-            Expectation::ZeroAtFirst(_) => assert_eq!(largest, Some(0.0), "{}", trained.name),
-            Expectation::NonZero => assert!(largest.is_some_and(|l| l > 0.0), "{}", trained.name),
+            FirstGradient::Never(_) => assert_eq!(largest, None, "{}", trained.name),
+            FirstGradient::ZeroAtFirst(_) => assert_eq!(largest, Some(0.0), "{}", trained.name),
+            FirstGradient::NonZero => assert!(largest.is_some_and(|l| l > 0.0), "{}", trained.name),
         }
     }
     assert_eq!(adapted.adapter_factors().count(), adapted.trained().len());
@@ -331,7 +332,7 @@ fn a_new_state_branch_changes_nothing_and_says_what_to_expect() -> Result<()> {
     for (name, zero) in [("state_proj.weight", true), ("state_mlp_in.bias", true), ("state_mlp_out.weight", false)] {
         let gradient = &step.gradients[name];
         assert_eq!(difference(gradient, &gradient.zeros_like()?)? == 0.0, zero, "{name}");
-        assert_eq!(matches!(conditioned.expectation(name), Expectation::ZeroAtFirst(_)), zero, "{name}");
+        assert_eq!(matches!(conditioned.expectation(name), FirstGradient::ZeroAtFirst(_)), zero, "{name}");
     }
     Ok(())
 }
@@ -345,9 +346,9 @@ fn random_weights_give_every_parameter_the_gradient_that_is_expected() -> Result
         let largest = step.gradients.get(&trained.name).map(|g| difference(g, &g.zeros_like()?)).transpose()?;
         assert!(largest.is_none_or(f32::is_finite), "{}", trained.name);
         match policy.expectation(&trained.name) {
-            Expectation::Never(_) => assert_eq!(largest, None, "{}", trained.name),
-            Expectation::ZeroAtFirst(_) => assert!(largest.is_some(), "{}", trained.name),
-            Expectation::NonZero => assert!(largest.is_some_and(|l| l > 0.0), "{}", trained.name),
+            FirstGradient::Never(_) => assert_eq!(largest, None, "{}", trained.name),
+            FirstGradient::ZeroAtFirst(_) => assert!(largest.is_some(), "{}", trained.name),
+            FirstGradient::NonZero => assert!(largest.is_some_and(|l| l > 0.0), "{}", trained.name),
         }
     }
     assert_eq!(policy.parameters().count(), policy.trained().len());

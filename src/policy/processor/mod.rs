@@ -20,6 +20,7 @@ pub mod error;
 pub mod image;
 pub mod normalise;
 pub mod prompt;
+pub mod prompt_check;
 pub mod statistics;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,0 +1,92 @@
+//! `pretrained_model/`: what LeRobot and PEFT load.
+//!
+//! Always a whole policy (`model.safetensors`, adapters merged); beside it, after adapter training, the adapter itself
+//! in `lora_adapters/`, as VLASH lays it out.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use candle_core::Tensor;
+
+use super::error::TrainError;
+use crate::adapter::base::BaseIdentity;
+use crate::adapter::config::PeftConfig;
+use crate::adapter::merge::{BasePolicy, Merge};
+use crate::adapter::peft::Adapter;
+use crate::dataset::stats::Statistics;
+use crate::policy::checkpoint::{self, Contents, PolicyConfig};
+use crate::policy::processor::Processor;
+use crate::policy::{Policy, Trained};
+
+/// The folder of the adapter in `pretrained_model/`.
+pub const ADAPTERS: &str = "lora_adapters";
+
+/// Everything about the policy's files but the weights.
+pub struct Exporter {
+    pub config: PolicyConfig,
+    pub statistics: Statistics,
+    pub rename: BTreeMap<String, String>,
+    pub processor: Arc<Processor>,
+    pub train_config: serde_json::Value,
+    /// Set when adapters are trained.
+    pub adapter: Option<AdapterExport>,
+}
+
+/// What an adapter says about itself.
+pub struct AdapterExport {
+    pub peft: PeftConfig,
+    pub base: BaseIdentity,
+}
+
+impl Exporter {
+    /// Writes the policy as it stands into `directory`.
+    pub fn write(&self, policy: &Policy, directory: &Path) -> Result<(), TrainError> {
+        let tensors: Vec<(String, Tensor)> = policy.parameters().map(|(name, tensor)| (name.to_string(), tensor)).collect();
+        match &self.adapter {
+            None => Ok(checkpoint::write(directory, &self.contents(), tensors)?),
+            Some(export) => {
+                let adapter = export.adapter(policy.trained())?;
+                let merged = merge(&adapter, &export.base, tensors)?;
+                checkpoint::write(directory, &self.contents(), merged)?;
+                let place = directory.join(ADAPTERS);
+                std::fs::create_dir_all(&place)
+                    .map_err(|source| TrainError::Io { action: "create", path: place.clone(), source })?;
+                Ok(adapter.write(&place)?)
+            }
+        }
+    }
+
+    /// Writes the un-merged base that adapters of this run belong to, when the run made it itself.
+    pub fn write_base(&self, policy: &Policy, directory: &Path) -> Result<(), TrainError> {
+        let tensors = policy.parameters().map(|(name, tensor)| (name.to_string(), tensor));
+        Ok(checkpoint::write(directory, &self.contents(), tensors)?)
+    }
+
+    fn contents(&self) -> Contents<'_> {
+        Contents {
+            config: &self.config,
+            statistics: &self.statistics,
+            rename: &self.rename,
+            tokenizer: self.processor.tokenizer(),
+            train_config: &self.train_config,
+        }
+    }
+}
+
+impl AdapterExport {
+    fn adapter(&self, trained: &[Trained]) -> Result<Adapter, TrainError> {
+        let tensors = trained.iter().map(|t| (t.name.clone(), t.var.as_detached_tensor()));
+        Ok(Adapter::from_trained("this run", self.peft.clone(), tensors, Some(self.base.clone()))?)
+    }
+}
+
+fn merge(adapter: &Adapter, base: &BaseIdentity, tensors: Vec<(String, Tensor)>) -> Result<Vec<(String, Tensor)>, TrainError> {
+    let mut merge = Merge::onto(adapter, base, BasePolicy::Same)?;
+    let merged = tensors
+        .into_iter()
+        .map(|(name, tensor)| Ok((name.clone(), merge.tensor(&name, &tensor)?)))
+        .collect::<Result<_, TrainError>>()?;
+    merge.finish()?;
+    Ok(merged)
+}
