@@ -24,6 +24,10 @@ mod lru;
 mod pool;
 mod reader;
 mod samples;
+mod sps;
+
+#[cfg(test)]
+mod tests;
 
 pub use error::VideoError;
 pub use index::{Codec, VideoIndex};
