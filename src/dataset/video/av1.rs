@@ -21,6 +21,7 @@ use super::decoder::{Decoder, Fault, Sink, pixel_format_fault};
 
 /// Pixels a picture may have; a stream that states more is refused before its buffers are allocated.
 const MAX_PIXELS: u32 = 1 << 26;
+const FRAME_CONTEXTS: i32 = 2;
 const AGAIN: i32 = -libc::EAGAIN;
 
 pub(super) struct Av1Decoder {
@@ -34,7 +35,10 @@ pub(super) struct Av1Decoder {
 unsafe impl Send for Av1Decoder {}
 
 impl Av1Decoder {
-    /// One thread and no frame delay: parallelism comes from many videos, and each sample gives its picture at once.
+    /// Two frame contexts, although frames are decoded one by one: with a single one, rav1d 1.1 aborts the process on
+    /// any damaged frame (memorysafety/rav1d#1497: its error path unwraps a header that was taken before, inside a
+    /// function that cannot unwind). Each context comes with a thread, which sleeps while its decoder is idle.
+    ///
     /// Film grain is applied, as FFmpeg (and so LeRobot) does: the stream states its seed, so frames are repeatable.
     pub fn open(config_obus: Vec<u8>) -> Result<Av1Decoder, Fault> {
         let mut settings = MaybeUninit::<Dav1dSettings>::uninit();
@@ -43,8 +47,8 @@ impl Av1Decoder {
             dav1d_default_settings(NonNull::from(&mut settings).cast());
             settings.assume_init()
         };
-        settings.n_threads = 1;
-        settings.max_frame_delay = 1;
+        settings.n_threads = FRAME_CONTEXTS;
+        settings.max_frame_delay = FRAME_CONTEXTS;
         settings.all_layers = 0;
         settings.frame_size_limit = MAX_PIXELS;
         // SAFETY: without a callback there is nothing whose safety could depend on the arguments. The default logger
@@ -59,8 +63,16 @@ impl Av1Decoder {
         }
     }
 
-    /// The next picture, if one is ready.
+    /// The next picture of the samples sent so far, if there is one.
     fn picture(&mut self) -> Result<Option<OwnedPicture>, Fault> {
+        // The first request after a sample only looks; the second one waits for the frame in progress.
+        match self.poll()? {
+            Some(picture) => Ok(Some(picture)),
+            None => self.poll(),
+        }
+    }
+
+    fn poll(&mut self) -> Result<Option<OwnedPicture>, Fault> {
         let mut picture = OwnedPicture(Dav1dPicture::default());
         // SAFETY: the context is open until `drop`; the picture is a live local, valid for writes.
         let result = unsafe { dav1d_get_picture(self.context, Some(NonNull::from(&mut picture.0))) };

@@ -272,6 +272,40 @@ fn survives(original: &[u8], changes: &[(prop::sample::Index, u8)], cut: Option<
     }
 }
 
+/// Bytes of compressed frames replaced. The tables stay whole, so every frame has to come out or be refused.
+fn outlives_damaged_frames(original: &[u8], changes: &[(prop::sample::Index, u8)]) {
+    let mdat = original.windows(4).position(|window| window == b"mdat").unwrap();
+    let size = u32::from_be_bytes(original[mdat - 4..mdat].try_into().unwrap()) as usize - 8;
+    let mut bytes = original.to_vec();
+    for (place, value) in changes {
+        bytes[mdat + 4 + place.index(size)] = *value;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), &bytes).unwrap();
+    let pool = pool();
+    let index = pool.index(file.path()).unwrap();
+    for frame in (0..index.frames()).step_by(3) {
+        match pool.frame(file.path(), frame) {
+            Ok(found) => assert_eq!(found.data.len(), index.width * index.height * 3),
+            Err(error) => assert!(error.hint().is_some_and(|hint| hint.starts_with("ffmpeg")), "{error}"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// rav1d aborted the process here as long as it had a single frame context.
+    #[test]
+    fn damaged_frames_never_end_the_process(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30),
+    ) {
+        for file in [V30_AV1, "video/bframes.mp4"] {
+            outlives_damaged_frames(&fs::read(fixture(file)).unwrap(), &changes);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
