@@ -110,7 +110,9 @@ fn compare_with_file(dataset: &Dataset, computed: &Statistics) -> Vec<Finding> {
             return vec![Finding {
                 severity: Severity::Warning,
                 code: "statistics-unreadable",
-                message: format!("the dataset's own statistics cannot be read and were computed from the data: {error}"),
+                message: format!(
+                    "the dataset's own statistics cannot be read and were computed from the data: {error}"
+                ),
                 fix: None,
             }];
         }
