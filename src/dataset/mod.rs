@@ -25,4 +25,3 @@ pub mod write;
 
 pub use error::DatasetError;
 pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo};
-pub mod video;

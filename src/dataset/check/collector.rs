@@ -78,6 +78,7 @@ impl Collector {
         }
         for ((severity, code), mut problems) in kinds {
             let rest = problems.split_off(problems.len().min(LISTED));
+            say_once(&mut problems);
             self.findings.extend(problems.into_iter().map(|p| Finding { severity, code, message: p.message, fix: p.fix }));
             if !rest.is_empty() {
                 let episodes: BTreeSet<usize> = rest.iter().flat_map(|problem| &problem.episodes).copied().collect();
@@ -99,6 +100,14 @@ impl Collector {
             });
         }
         (self.findings, unusable)
+    }
+}
+
+/// Keeps a fix only where it first stands.
+fn say_once(problems: &mut [Problem]) {
+    let mut said = BTreeSet::new();
+    for problem in problems {
+        problem.fix = problem.fix.take().filter(|fix| said.insert(fix.clone()));
     }
 }
 
