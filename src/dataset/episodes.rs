@@ -27,16 +27,16 @@ fn runs(episodes: &[usize]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// The largest selection that [`parse_episodes`] spells out.
-const MOST_EPISODES: usize = 10_000_000;
+/// The longest list that [`parse_numbers`] spells out.
+const MOST_NUMBERS: usize = 10_000_000;
 
-/// Reads `2,4` and `0..16,18..49` (both ends included), in the order written; brackets and quotes around it are allowed.
-pub fn parse_episodes(text: &str) -> Result<Vec<usize>, String> {
+/// Reads numbers of episodes or frames: `2,4` and `0..16,18..49` (both ends included), in the order written; brackets and quotes around it are allowed.
+pub fn parse_numbers(text: &str) -> Result<Vec<usize>, String> {
     let trimmed = text.trim().trim_matches(|c| matches!(c, '[' | ']' | '"')).trim();
-    let mut episodes = Vec::new();
+    let mut numbers = Vec::new();
     for part in trimmed.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let number = |text: &str| {
-            text.trim().parse::<usize>().map_err(|_| format!("{part:?} is neither an episode number nor a range a..b"))
+            text.trim().parse::<usize>().map_err(|_| format!("{part:?} is neither a number nor a range a..b"))
         };
         let (first, last) = match part.split_once("..") {
             Some((first, last)) => (number(first)?, number(last.trim_start_matches('='))?),
@@ -45,15 +45,15 @@ pub fn parse_episodes(text: &str) -> Result<Vec<usize>, String> {
         if last < first {
             return Err(format!("range {part} runs backwards"));
         }
-        if last - first >= MOST_EPISODES || episodes.len() + (last - first) >= MOST_EPISODES {
-            return Err(format!("range {part} names more than {MOST_EPISODES} episodes"));
+        if last - first >= MOST_NUMBERS || numbers.len() + (last - first) >= MOST_NUMBERS {
+            return Err(format!("range {part} names more than {MOST_NUMBERS}"));
         }
-        episodes.extend(first..=last);
+        numbers.extend(first..=last);
     }
-    if episodes.is_empty() {
-        return Err("the list names no episode".into());
+    if numbers.is_empty() {
+        return Err("the list is empty".into());
     }
-    Ok(episodes)
+    Ok(numbers)
 }
 
 #[cfg(test)]
@@ -71,14 +71,14 @@ mod tests {
     #[test]
     fn hostile_ranges_are_refused() {
         for text in ["", "a", "3..1", "0..99999999999", "1..2..3", "-1"] {
-            assert!(parse_episodes(text).is_err(), "{text}");
+            assert!(parse_numbers(text).is_err(), "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn what_is_written_reads_back(episodes in proptest::collection::vec(0usize..1000, 1..60)) {
-            prop_assert_eq!(parse_episodes(&episode_list(&episodes)), Ok(episodes));
+            prop_assert_eq!(parse_numbers(&episode_list(&episodes)), Ok(episodes));
         }
     }
 }

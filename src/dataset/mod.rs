@@ -8,14 +8,20 @@ pub mod cameras;
 pub mod check;
 pub mod episodes;
 pub mod error;
+pub mod export;
 pub mod files;
 pub mod finding;
 pub mod frame;
+pub mod loader;
 pub mod meta;
 pub mod reach;
+pub mod order;
+pub mod proxy;
 mod reader;
+pub mod resolve;
 pub mod rows;
 pub mod sample;
+pub mod statistics;
 pub mod stats;
 mod still;
 pub mod table;
@@ -24,4 +30,8 @@ pub mod window;
 pub mod write;
 
 pub use error::DatasetError;
+pub use meta::Metadata;
 pub use reader::{ACTION, Dataset, STATE, SelectedEpisode, Selection, ShortVideo};
+
+#[cfg(test)]
+mod tests;

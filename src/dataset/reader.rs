@@ -1,6 +1,7 @@
 //! A dataset opened for training: chosen episodes and cameras, samples by position.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,7 +45,6 @@ pub struct SelectedEpisode {
 /// An opened dataset. Positions count the frames of the selected episodes, in the selection's order.
 ///
 /// Shared by loader threads: all methods take `&self`.
-#[derive(Debug)]
 pub struct Dataset {
     meta: Metadata,
     episodes: Vec<SelectedEpisode>,
@@ -56,6 +56,14 @@ pub struct Dataset {
     /// Footers of the parquet files that hold stills.
     tables: BTreeMap<PathBuf, Table>,
     findings: Vec<Finding>,
+}
+
+impl fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Dataset");
+        debug.field("root", &self.meta.root).field("episodes", &self.episodes.len()).field("frames", &self.len);
+        debug.finish_non_exhaustive()
+    }
 }
 
 impl Dataset {
@@ -108,6 +116,11 @@ impl Dataset {
         &self.episodes
     }
 
+    #[cfg(test)]
+    pub(super) fn episodes_mut(&mut self) -> &mut [SelectedEpisode] {
+        &mut self.episodes
+    }
+
     /// The cameras that samples carry, in order.
     pub fn cameras(&self) -> &[Camera] {
         &self.cameras
@@ -134,6 +147,11 @@ impl Dataset {
     /// What was unusual but could be read; to be shown once.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
+    }
+
+    /// What the video decoders have to say since they were last asked (a disk cache that cannot be written, …).
+    pub fn take_video_findings(&self) -> Vec<Finding> {
+        self.videos.take_findings()
     }
 
     /// The lengths of the selected episodes.

@@ -10,6 +10,7 @@
 
 use thiserror::Error;
 
+use super::finding::{Finding, Severity};
 use crate::error::{Explain, Kind};
 
 /// Where the state of a delayed sample comes from.
@@ -128,6 +129,24 @@ pub fn padding_share(lengths: &[usize], horizon: usize, max_delay: usize) -> f64
     if frames == 0.0 || horizon == 0 { 0.0 } else { padded / (frames * horizon as f64) }
 }
 
+/// How much of the action windows is padding: a note, and a warning from where most of a policy's targets would be.
+pub fn padding_finding(lengths: &[usize], horizon: usize, max_delay: usize) -> Finding {
+    const WARN_ABOVE: f64 = 0.4;
+    let share = padding_share(lengths, horizon, max_delay);
+    let (shortest, longest) = (lengths.iter().min().unwrap_or(&0), lengths.iter().max().unwrap_or(&0));
+    let heavy = share > WARN_ABOVE;
+    Finding {
+        severity: if heavy { Severity::Warning } else { Severity::Note },
+        code: "padding-share",
+        message: format!(
+            "chunk {horizon} against episodes of {shortest}..{longest} frames: {:.1} % of action steps are padding and \
+             carry no loss",
+            share * 100.0
+        ),
+        fix: heavy.then(|| format!("model.chunk_size = {}", (shortest / 2).max(1))),
+    }
+}
+
 /// Time offsets of `feature` in whole frames. An offset may lie `tolerance_s` beside the frame's time.
 pub fn offsets_in_frames(feature: &str, deltas: &[f64], fps: u32, tolerance_s: f64) -> Result<Vec<i64>, WindowError> {
     let rate = f64::from(fps);
@@ -183,6 +202,13 @@ mod tests {
         let share = padding_share(&[60], 50, 0);
         assert!((share - (49.0 * 50.0 / 2.0) / (60.0 * 50.0)).abs() < 1e-12);
         assert_eq!(padding_share(&[1], 1, 8), 0.0);
+        let note = padding_finding(&[60, 340], 50, 0);
+        assert_eq!(note.severity, Severity::Note);
+        assert_eq!(
+            note.message,
+            "chunk 50 against episodes of 60..340 frames: 12.2 % of action steps are padding and carry no loss"
+        );
+        assert_eq!(padding_finding(&[30], 50, 0).severity, Severity::Warning);
     }
 
     proptest! {
