@@ -65,6 +65,11 @@ impl Collector {
         self.unusable.extend(other.unusable);
     }
 
+    /// A reader's error about the dataset as a whole.
+    pub(super) fn error(&mut self, error: &DatasetError) {
+        self.findings.push(finding(error));
+    }
+
     /// A reader's error about `episodes`.
     pub(super) fn failure(&mut self, episodes: &[usize], error: &DatasetError) {
         self.problem_with_fix(Severity::Error, code(error), episodes, chain(error), error.hint());
@@ -111,6 +116,11 @@ fn say_once(problems: &mut [Problem]) {
     }
 }
 
+/// A reader's error as a finding.
+pub(super) fn finding(error: &DatasetError) -> Finding {
+    Finding { severity: Severity::Error, code: code(error), message: chain(error), fix: error.hint() }
+}
+
 /// The message of an error with its causes.
 pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut message = error.to_string();
@@ -124,7 +134,7 @@ pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// The stable code of a reader's error.
-pub(super) fn code(error: &DatasetError) -> &'static str {
+fn code(error: &DatasetError) -> &'static str {
     match error {
         DatasetError::NotADataset { .. } => "not-a-dataset",
         DatasetError::LfsPointer { .. } => "lfs-pointer",
@@ -134,6 +144,7 @@ pub(super) fn code(error: &DatasetError) -> &'static str {
         DatasetError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => "missing-file",
         DatasetError::MissingFile { .. } => "missing-file",
         DatasetError::UnknownEpisode { .. } => "unknown-episode",
+        DatasetError::Camera { .. } => "cameras",
         _ => "unreadable",
     }
 }

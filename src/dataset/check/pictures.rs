@@ -9,7 +9,8 @@ use rayon::prelude::*;
 use super::collector::{Collector, chain};
 use super::report::counted;
 use crate::dataset::finding::Severity;
-use crate::dataset::meta::{Episode, Feature, FeatureKind, Metadata, VideoSpan};
+use crate::dataset::cameras::{Camera, CameraSource};
+use crate::dataset::meta::{Episode, Metadata, VideoSpan};
 use crate::dataset::still;
 use crate::dataset::table::Table;
 use crate::dataset::video::{PoolOptions, VideoError, VideoIndex, VideoPool};
@@ -25,13 +26,19 @@ const LONG_GOP: usize = 30;
 type Span<'a> = (&'a Episode, &'a VideoSpan);
 
 /// Checks all videos of `episodes`, file by file.
-pub(super) fn check_videos(meta: &Metadata, episodes: &[&Episode], deep: bool, collector: &mut Collector) {
+pub(super) fn check_videos(
+    meta: &Metadata,
+    episodes: &[&Episode],
+    cameras: &[Camera],
+    deep: bool,
+    collector: &mut Collector,
+) {
     let pool = VideoPool::new(PoolOptions::default());
-    let mut files: BTreeMap<PathBuf, (&Feature, Vec<Span>)> = BTreeMap::new();
-    for camera in meta.cameras().filter(|camera| camera.kind == FeatureKind::Video && !camera.is_depth) {
+    let mut files: BTreeMap<PathBuf, (&Camera, Vec<Span>)> = BTreeMap::new();
+    for camera in cameras.iter().filter(|camera| camera.source == CameraSource::Video) {
         for &episode in episodes {
-            let span = episode.videos.iter().find(|span| *span.camera == *camera.name);
-            if let (Some(span), Some(path)) = (span, meta.video_path(episode, &camera.name)) {
+            let span = episode.videos.iter().find(|span| *span.camera == *camera.feature);
+            if let (Some(span), Some(path)) = (span, meta.video_path(episode, &camera.feature)) {
                 files.entry(path).or_insert_with(|| (camera, Vec::new())).1.push((episode, span));
             }
         }
@@ -54,7 +61,7 @@ struct Video<'a> {
     pool: &'a VideoPool,
     /// Below the root.
     path: &'a Path,
-    camera: &'a Feature,
+    camera: &'a Camera,
     spans: &'a [Span<'a>],
     collector: Collector,
 }
@@ -73,7 +80,7 @@ impl Video<'_> {
         if index.longest_gop() > LONG_GOP {
             let message = format!(
                 "camera {}: key frames are up to {} frames apart ({}), so each random access decodes that many",
-                self.camera.name,
+                self.camera.feature,
                 index.longest_gop(),
                 self.path.display()
             );
@@ -84,17 +91,17 @@ impl Video<'_> {
     }
 
     fn failure(&mut self, episodes: &[usize], error: &VideoError) {
-        let message = format!("camera {}: {}", self.camera.name, chain(error));
+        let message = format!("camera {}: {}", self.camera.feature, chain(error));
         self.collector.problem_with_fix(Severity::Error, "video", episodes, message, error.hint());
     }
 
     fn size(&mut self, index: &VideoIndex) {
-        let Some(shape) = self.camera.image else { return };
+        let shape = self.camera.shape;
         if (index.width, index.height) != (shape.width, shape.height) {
             let episodes: Vec<usize> = self.spans.iter().map(|(episode, _)| episode.index).collect();
             let message = format!(
                 "camera {}: {} has {} x {} pixels, info.json declares {} x {}",
-                self.camera.name,
+                self.camera.feature,
                 self.path.display(),
                 index.width,
                 index.height,
@@ -115,7 +122,7 @@ impl Video<'_> {
         if let (Some(frame), Some(measured)) = (off, index.fps()) {
             let message = format!(
                 "camera {}: {} runs at {measured:.2} fps, the dataset at {fps}; frame {frame} is the first off by more than half a frame. Frames are taken by number",
-                self.camera.name,
+                self.camera.feature,
                 self.path.display()
             );
             self.collector.push(Severity::Warning, "video-clock", message, None);
@@ -132,7 +139,7 @@ impl Video<'_> {
                 _ => format!("{}, frames {}..{last}", self.path.display(), span.first),
             }
         };
-        let about = format!("episode {}, camera {}", episode.index, self.camera.name);
+        let about = format!("episode {}, camera {}", episode.index, self.camera.feature);
         let numbers = &[episode.index];
         if frames == 0 || frames + 1 < rows {
             let message = format!("{about}: {} but {} ({})", counted(rows, "row"), counted(frames, "video frame"), place());
@@ -177,13 +184,12 @@ impl Video<'_> {
 pub(super) fn check_stills(
     root: &Path,
     table: &Table,
-    camera: &Feature,
+    camera: &Camera,
     episodes: &[(usize, Range<usize>)],
     deep: bool,
     collector: &mut Collector,
 ) {
-    let Some(shape) = camera.image else { return };
-    let name = camera.name.as_str();
+    let name = camera.feature.as_str();
     let broken = |(episode, rows): &(usize, Vec<usize>)| {
         let ranges: Vec<Range<usize>> = rows.iter().map(|&row| row..row + 1).collect();
         let images = match table.read(&[name], Some(&ranges)).and_then(|rows| rows.images(name)) {
@@ -192,7 +198,7 @@ pub(super) fn check_stills(
         };
         let start = episodes.iter().find(|(e, _)| e == episode).map_or(0, |(_, rows)| rows.start);
         rows.iter().zip(&images).find_map(|(row, image)| {
-            let problem = still::decode(image, shape, root).err()?;
+            let problem = still::decode(image, camera.shape, root).err()?;
             Some(format!("episode {episode}, frame {}, camera {name}: {problem}", row.saturating_sub(start)))
         })
     };

@@ -11,6 +11,7 @@ use super::collector::Collector;
 use super::pictures;
 use super::report::counted;
 use super::values::Series;
+use crate::dataset::cameras::{Camera, CameraSource};
 use crate::dataset::error::DatasetError;
 use crate::dataset::finding::Severity;
 use crate::dataset::meta::{Episode, Feature, FeatureKind, Metadata};
@@ -25,6 +26,7 @@ pub(super) fn check<'a>(
     meta: &Metadata,
     selected: &[&Episode],
     vectors: &[&'a Feature],
+    cameras: &[Camera],
     deep: bool,
     collector: &mut Collector,
 ) -> Vec<Series<'a>> {
@@ -37,7 +39,7 @@ pub(super) fn check<'a>(
         .par_iter()
         .map(|(path, episodes)| {
             let mut file = FileCheck { meta, path, episodes, collector: Collector::default() };
-            let values = file.run(vectors, deep);
+            let values = file.run(vectors, cameras, deep);
             (file.collector, values.unwrap_or_default())
         })
         .collect();
@@ -80,7 +82,7 @@ struct Numbering {
 
 impl<'a> FileCheck<'a> {
     /// None when the file cannot be read any further; why has been collected.
-    fn run(&mut self, vectors: &[&Feature], deep: bool) -> Option<Vec<Values>> {
+    fn run(&mut self, vectors: &[&Feature], cameras: &[Camera], deep: bool) -> Option<Vec<Values>> {
         let path = self.meta.root.join(self.path);
         if !path.exists() {
             return None; // Reported with the other missing files.
@@ -102,12 +104,12 @@ impl<'a> FileCheck<'a> {
         let fit = self.meta.info.features.iter().filter(|feature| !unfit.contains(&feature.name.as_str()));
         let mut all = Vec::new();
         for feature in fit {
-            match feature.kind {
-                FeatureKind::Image if !feature.is_depth => {
-                    pictures::check_stills(&self.meta.root, &table, feature, &sound, deep, &mut self.collector);
-                }
-                FeatureKind::Numeric => all.extend(self.values(&table, feature, vectors, &sound)),
-                _ => {}
+            if feature.kind == FeatureKind::Numeric {
+                all.extend(self.values(&table, feature, vectors, &sound));
+            }
+            let camera = cameras.iter().find(|c| c.source == CameraSource::Parquet && c.feature == feature.name);
+            if let Some(camera) = camera {
+                pictures::check_stills(&self.meta.root, &table, camera, &sound, deep, &mut self.collector);
             }
         }
         Some(all)
