@@ -339,7 +339,7 @@ pub(super) fn row(matrix: &[f32], width: usize, at: usize) -> &[f32] {
     matrix.get(at * width..(at + 1) * width).unwrap_or_default()
 }
 
-fn vector<'a>(meta: &'a Metadata, name: &str, rename: &BTreeMap<String, String>) -> Option<&'a Feature> {
+pub(super) fn vector<'a>(meta: &'a Metadata, name: &str, rename: &BTreeMap<String, String>) -> Option<&'a Feature> {
     let source = rename.iter().find(|(_, to)| *to == name).map_or(name, |(from, _)| from);
     meta.info.feature(source).filter(|feature| feature.kind == FeatureKind::Numeric)
 }

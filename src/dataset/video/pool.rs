@@ -1,6 +1,7 @@
 //! The front door: frames of any video in any order, from any thread.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,6 +44,13 @@ pub struct VideoPool {
     readers: Readers,
     frames: Mutex<Bounded<FrameKey, Arc<RgbFrame>>>,
     disk: Option<DiskCache>,
+}
+
+impl fmt::Debug for VideoPool {
+    /// Frames and indexes would fill the screen.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VideoPool").finish_non_exhaustive()
+    }
 }
 
 impl VideoPool {
