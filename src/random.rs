@@ -30,7 +30,12 @@ mod tests {
     fn streams_repeat_and_differ_by_every_part_of_their_key() {
         let first = |s: u64, p: &str, c: &[u64]| stream(s, p, c).next_u64();
         assert_eq!(first(1, "noise", &[2, 3]), first(1, "noise", &[2, 3]));
-        let others = [first(2, "noise", &[2, 3]), first(1, "time", &[2, 3]), first(1, "noise", &[3, 2]), first(1, "noise", &[2])];
+        let others = [
+            first(2, "noise", &[2, 3]),
+            first(1, "time", &[2, 3]),
+            first(1, "noise", &[3, 2]),
+            first(1, "noise", &[2]),
+        ];
         assert!(others.iter().all(|&o| o != first(1, "noise", &[2, 3])));
     }
 }

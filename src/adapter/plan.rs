@@ -23,6 +23,20 @@ pub trait TrainPlan {
     fn seed(&self) -> u64;
 }
 
+/// What the first backward pass of a run must give a trained parameter.
+///
+/// Several tensor operations drop gradients without an error, so every trained tensor is held to its expectation
+/// once ([`crate::train::first_step`]); what the mathematics makes zero is declared with its reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstGradient {
+    /// Finite, and not zero everywhere.
+    NonZero,
+    /// Present and finite, but zero while the run is fresh: a factor behind a zero-initialised one.
+    ZeroAtFirst(&'static str),
+    /// Nothing reads what the parameter computes: absent, or zero everywhere.
+    Never(&'static str),
+}
+
 /// Nothing trains: inference.
 pub struct Frozen;
 

@@ -1,14 +1,91 @@
-//! `vlash data …`.
+//! `vlash data …`: look into datasets.
 
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
+use crate::dataset::episodes::parse_numbers;
+use crate::dataset::resolve::resolve;
+use crate::dataset::{Dataset, DatasetError, Selection};
 use crate::error::Failure;
 
+mod export;
+mod info;
+mod show;
+
+/// Look into datasets: what they hold, single samples as a trainer sees them.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    Info,
+    Info(info::Args),
+    Show(show::Args),
+    Export(export::Args),
 }
 
-pub fn run(_command: Command) -> Result<ExitCode, Failure> {
+pub fn run(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Info(args) => info::run(args)?,
+        Command::Show(args) => show::run(args)?,
+        Command::Export(args) => export::run(args)?,
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Which dataset, and what of it.
+#[derive(clap::Args)]
+struct DatasetArgs {
+    /// Directory of the dataset, or owner/name below --root
+    dataset: String,
+    /// The dataset's own directory, or the parent of owner/name
+    #[arg(long)]
+    root: Option<PathBuf>,
+    /// Episodes, in this order: 2,4 or 0..16,18..49 (both ends included) [default: all]
+    #[arg(long, value_name = "LIST")]
+    episodes: Option<Numbers>,
+    /// Cameras by feature name [default: all that are not depth maps]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    cameras: Option<Vec<String>>,
+}
+
+impl DatasetArgs {
+    /// The directory of the dataset. What is odd about where it was found is said on stderr.
+    fn path(&self) -> Result<PathBuf, DatasetError> {
+        let found = resolve(Some(&self.dataset), self.root.as_deref())?;
+        if let Some(finding) = found.finding {
+            eprintln!("warning: {}", finding.message);
+        }
+        Ok(found.path)
+    }
+
+    fn open(self) -> Result<Dataset, DatasetError> {
+        let path = self.path()?;
+        let episodes = self.episodes.map(|episodes| episodes.0);
+        let dataset = Dataset::open(&path, Selection { episodes, cameras: self.cameras, ..Selection::default() })?;
+        for finding in dataset.findings() {
+            eprintln!("warning: {}", finding.message);
+        }
+        Ok(dataset)
+    }
+}
+
+/// A list of numbers and ranges on the command line.
+#[derive(Debug, Clone)]
+struct Numbers(Vec<usize>);
+
+impl FromStr for Numbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Numbers, String> {
+        parse_numbers(text).map(Numbers)
+    }
+}
+
+/// Writes `text` and a line end to stdout. A reader that has gone away (`| head`) is no error.
+fn print(text: &str) -> Result<(), DatasetError> {
+    match writeln!(std::io::stdout().lock(), "{text}") {
+        Err(source) if source.kind() != ErrorKind::BrokenPipe => {
+            Err(DatasetError::Write { path: "stdout".into(), source })
+        }
+        _ => Ok(()),
+    }
 }

@@ -9,6 +9,7 @@ use crate::error::Failure;
 mod data;
 mod policy;
 mod train;
+mod typed;
 mod watch;
 
 /// Fine-tune and deploy vision-language-action policies.

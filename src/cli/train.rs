@@ -1,12 +1,224 @@
-//! `vlash train`.
+//! `vlash train`: what was typed to a configuration.
 
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::error::Failure;
+use crate::cli::typed::{self, Flag, Typed};
+use crate::config::train::Preset;
+use crate::config::{self, Source};
+use crate::error::{Explain, Failure, Kind};
 
+const FLAGS: &[Flag] = &[
+    Flag {
+        name: "--preset",
+        value: Some("tiny|full"),
+        help: "Sizes of the network; without CONFIG also which built-in one is used",
+    },
+    Flag { name: "--config_path", value: Some("FILE"), help: "The same as CONFIG (also --config)" },
+    Flag { name: "--config", value: Some("FILE"), help: "" },
+    Flag {
+        name: "--allow-new",
+        value: Some("NAME"),
+        help: "A tensor that may be missing from the base and starts anew; repeatable",
+    },
+    Flag {
+        name: "--print-config",
+        value: None,
+        help: "Print the resolved configuration with the origin of every value, and stop",
+    },
+    Flag { name: "--dry-run", value: None, help: "Check everything that can be checked without training, and stop" },
+    Flag { name: "--no-tui", value: None, help: "Plain progress instead of the dashboard" },
+    Flag { name: "--json", value: None, help: "Events as JSON lines on standard output" },
+    Flag { name: "--help", value: None, help: "Print this help (also -h)" },
+];
+
+const EXAMPLES: &str = "\
+Examples:
+  vlash train                                        the built-in example: tiny policy, bundled data, CPU
+  vlash train train.steps=200 --no-tui               the same, shorter, without the dashboard
+  vlash train configs/train/pi05_lora.toml data.repo=/data/pick optim.lr=1e-4
+  vlash train examples/train/pi05/async_lora.yaml --batch_size 4 data.episodes=0:40,45:50
+  vlash train pick.yaml --print-config > pick.toml   the resolved configuration, as a file that loads again
+
+Keys: configs/train/reference.toml. Arguments may use the names of TOML (train.batch_size) and of the
+predecessors' YAML (batch_size), written a.b=c, --a.b=c or --a.b c.";
+
+/// Fine-tune a policy.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(disable_help_flag = true)]
+pub struct Args {
+    /// A configuration file, options, and key=value settings, in any order.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CONFIG | OPTION | KEY=VALUE")]
+    typed: Vec<String>,
+}
 
-pub fn run(_args: Args) -> Result<ExitCode, Failure> {
-    Ok(ExitCode::SUCCESS)
+/// What was asked for.
+#[derive(Debug, PartialEq)]
+pub struct Request {
+    pub source: Source,
+    pub preset: Option<Preset>,
+    /// `key=value`, in the order typed.
+    pub overrides: Vec<String>,
+    pub print_config: bool,
+    pub dry_run: bool,
+    pub tui: bool,
+    pub json: bool,
+}
+
+impl Request {
+    /// Interprets the arguments; `None` when help was asked for.
+    pub fn parse(arguments: &[String]) -> Result<Option<Request>, UsageError> {
+        let Typed { positionals, flags, overrides } = typed::sort(FLAGS, arguments).map_err(UsageError)?;
+        let has = |name: &str| flags.iter().any(|(flag, _)| *flag == name);
+        if has("--help") {
+            return Ok(None);
+        }
+        let values =
+            |name: &'static str| flags.iter().filter(move |(flag, _)| *flag == name).map(|(_, value)| value.clone());
+        let preset = match values("--preset").next_back().as_deref() {
+            None => None,
+            Some("tiny") => Some(Preset::Tiny),
+            Some("full") => Some(Preset::Full),
+            Some(other) => return Err(UsageError(format!("--preset: \"{other}\" is not one of tiny, full"))),
+        };
+        let files: Vec<String> =
+            positionals.into_iter().chain(values("--config_path")).chain(values("--config")).collect();
+        let source = match files.as_slice() {
+            [] => Source::Embedded,
+            [file] => Source::File(PathBuf::from(file)),
+            [first, second, ..] => {
+                let message = format!("two configuration files, {first} and {second}; settings are written key=value");
+                return Err(UsageError(message));
+            }
+        };
+        let new: Vec<String> = values("--allow-new").collect();
+        let allowed = (!new.is_empty()).then(|| format!("model.allow_new={}", serde_json::json!(new)));
+        Ok(Some(Request {
+            source,
+            preset,
+            overrides: overrides.into_iter().chain(allowed).collect(),
+            print_config: has("--print-config"),
+            dry_run: has("--dry-run"),
+            tui: !has("--no-tui"),
+            json: has("--json"),
+        }))
+    }
+}
+
+/// Arguments that make no sense.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(String);
+
+impl Explain for UsageError {
+    fn kind(&self) -> Kind {
+        Kind::Input
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("vlash train --help".into())
+    }
+}
+
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let Some(request) = Request::parse(&args.typed)? else {
+        let usage = "vlash train [CONFIG] [OPTION…] [KEY=VALUE…]";
+        print_out(&format!("Fine-tune a policy.\n\nUsage: {usage}\n\n{}\n{EXAMPLES}\n", typed::help(FLAGS)))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let loaded = config::load(&request.source, request.preset, &request.overrides)?;
+    for note in &loaded.notes {
+        eprintln!("note: {note}");
+    }
+    if request.print_config {
+        print_out(&config::print::resolved(&loaded))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // WIRE HERE: `crate::train::…(loaded, request)`; until then only --print-config succeeds.
+    Err(NotWired.into())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the configuration is fine, but the trainer is not part of this build")]
+struct NotWired;
+
+impl Explain for NotWired {
+    fn kind(&self) -> Kind {
+        Kind::Internal
+    }
+}
+
+/// Standard output could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to standard output: {0}")]
+struct Output(io::Error);
+
+impl Explain for Output {
+    fn kind(&self) -> Kind {
+        Kind::Environment
+    }
+}
+
+/// Writes data to standard output; a reader that has had enough (`| head`) is no failure.
+fn print_out(text: &str) -> Result<(), Output> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Output(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<Request>, UsageError> {
+        Request::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn every_spelling_of_file_and_override_is_understood() {
+        let expected = parse("a.yaml optimizer.lr=1e-4 steps=5 seed=-1").unwrap().unwrap();
+        assert_eq!(expected.source, Source::File("a.yaml".into()));
+        for line in [
+            "--config_path=a.yaml --optimizer.lr=1e-4 --steps=5 --seed=-1",
+            "--config_path a.yaml --optimizer.lr 1e-4 --steps 5 --seed -1",
+            "--optimizer.lr=1e-4 --config a.yaml steps=5 --seed -1",
+            "optimizer.lr=1e-4 steps=5 a.yaml seed=-1",
+        ] {
+            assert_eq!(parse(line).unwrap().unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn options_stand_anywhere() {
+        let request =
+            parse("--no-tui c.toml --preset tiny x=1 --json --dry-run --allow-new a --allow-new=b").unwrap().unwrap();
+        assert_eq!(request.preset, Some(Preset::Tiny));
+        assert_eq!(request.overrides, ["x=1", "model.allow_new=[\"a\",\"b\"]"]);
+        assert_eq!((request.tui, request.json, request.dry_run, request.print_config), (false, true, true, false));
+        assert_eq!(parse("c.toml --print-config -h").unwrap(), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_argument_is_a_panic(arguments in proptest::collection::vec("(--)?[a-z.]{0,6}=?[ -~é]{0,6}", 0..6)) {
+            let _ = Request::parse(&arguments);
+        }
+    }
+
+    #[test]
+    fn slips_are_explained() {
+        let message = |line: &str| parse(line).unwrap_err().to_string();
+        assert_eq!(message("--no-tiu"), "unknown option --no-tiu; did you mean --no-tui?");
+        assert_eq!(message("--learning_rate"), "--learning_rate needs a value, as in --learning_rate=VALUE");
+        assert_eq!(message("--optimizer.lr"), "--optimizer.lr needs a value, as in --optimizer.lr=VALUE");
+        assert_eq!(message("--preset=small"), "--preset: \"small\" is not one of tiny, full");
+        assert_eq!(message("--json=1"), "--json takes no value");
+        assert_eq!(
+            message("a.toml b.toml"),
+            "two configuration files, a.toml and b.toml; settings are written key=value"
+        );
+    }
 }

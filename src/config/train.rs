@@ -24,6 +24,7 @@ pub struct TrainConfig {
     pub checkpoint: CheckpointConfig,
     pub validation: ValidationConfig,
     pub log: LogConfig,
+    pub hub: HubConfig,
 }
 
 /// `model.*`: which network, from which weights.
@@ -329,4 +330,13 @@ pub struct ValidationConfig {
 pub struct LogConfig {
     /// Optimizer steps between log lines.
     pub every: usize,
+}
+
+/// `hub.*`: the upload at the end of the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HubConfig {
+    /// Upload the trained policy; refused until the upload is built.
+    pub push: bool,
+    /// `owner/name` to upload to.
+    pub repo: Option<String>,
 }

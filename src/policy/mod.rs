@@ -2,4 +2,7 @@
 
 pub mod arch;
 pub mod batch;
+pub mod checkpoint;
+pub mod parameters;
+pub mod processor;
 pub mod weights;

@@ -1,0 +1,91 @@
+//! Sorts what was typed into options, a configuration file and settings, in every spelling that the
+//! predecessors' commands accept: `a.b=c`, `--a.b=c`, `--a.b c`.
+
+use crate::config;
+
+/// An option of a command.
+pub(super) struct Flag {
+    /// With its dashes.
+    pub name: &'static str,
+    /// What its value is called, if it takes one.
+    pub value: Option<&'static str>,
+    /// Empty: not listed.
+    pub help: &'static str,
+}
+
+/// Arguments, sorted.
+#[derive(Debug, Default)]
+pub(super) struct Typed {
+    pub positionals: Vec<String>,
+    /// Options with their values (empty for those that take none).
+    pub flags: Vec<(&'static str, String)>,
+    /// `key=value`.
+    pub overrides: Vec<String>,
+}
+
+/// Sorts `arguments`; the error is a message.
+pub(super) fn sort(flags: &[Flag], arguments: &[String]) -> Result<Typed, String> {
+    let mut typed = Typed::default();
+    let mut rest = arguments.iter().peekable();
+    while let Some(argument) = rest.next() {
+        let argument = if argument == "-h" { "--help" } else { argument.as_str() };
+        let (name, value) = match argument.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (argument, None),
+        };
+        // The value behind a name without `=`; another option is none, a negative number is.
+        let mut next = || rest.next_if(|next| !next.starts_with("--")).cloned();
+        if let Some(flag) = flags.iter().find(|flag| flag.name == name) {
+            let value = match (flag.value, value) {
+                (None, None) => String::new(),
+                (None, Some(_)) => return Err(format!("{name} takes no value")),
+                (Some(_), Some(value)) => value.to_string(),
+                (Some(what), None) => next().ok_or_else(|| format!("{name} needs a value: {name} {what}"))?,
+            };
+            typed.flags.push((flag.name, value));
+        } else if let Some(key) = name.strip_prefix("--") {
+            match value {
+                Some(value) => typed.overrides.push(format!("{key}={value}")),
+                None if key.contains('.') || config::is_key(key) || !near(flags, name) => {
+                    let value = next().ok_or_else(|| format!("{name} needs a value, as in {name}=VALUE"))?;
+                    typed.overrides.push(format!("{key}={value}"));
+                }
+                None => return Err(unknown(flags, name)),
+            }
+        } else if value.is_some() && is_word(name) {
+            typed.overrides.push(argument.to_string());
+        } else if name.starts_with('-') {
+            return Err(unknown(flags, name));
+        } else {
+            typed.positionals.push(argument.to_string());
+        }
+    }
+    Ok(typed)
+}
+
+/// The listed options, one a line.
+pub(super) fn help(flags: &[Flag]) -> String {
+    let listed = flags.iter().filter(|flag| !flag.help.is_empty());
+    let lines = listed.map(|flag| {
+        let name = flag.value.map_or(flag.name.to_string(), |value| format!("{} {value}", flag.name));
+        format!("  {name:<22} {}\n", flag.help)
+    });
+    std::iter::once("Options:\n".to_string()).chain(lines).collect()
+}
+
+fn near(flags: &[Flag], name: &str) -> bool {
+    config::nearest(name, flags.iter().map(|flag| flag.name)).is_some()
+}
+
+fn unknown(flags: &[Flag], name: &str) -> String {
+    match config::nearest(name, flags.iter().map(|flag| flag.name)) {
+        Some(flag) => format!("unknown option {name}; did you mean {flag}?"),
+        None => format!("unknown option {name}"),
+    }
+}
+
+/// Whether `name` can be a key rather than a piece of a path that holds a `=`.
+fn is_word(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+}

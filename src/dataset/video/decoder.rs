@@ -1,0 +1,36 @@
+//! What the two decoders have in common.
+
+use super::av1::Av1Decoder;
+use super::color::Picture;
+use super::h264::H264Decoder;
+use super::index::{Codec, CodecConfig, VideoIndex};
+
+/// Why a decoder gave no picture, in words.
+pub(super) type Fault = String;
+
+/// Receives pictures in presentation order.
+pub(super) type Sink<'s> = &'s mut dyn FnMut(&Picture<'_>) -> Result<(), Fault>;
+
+/// Samples in, pictures out, both in order. A decoder that returned a fault is of no further use.
+pub(super) trait Decoder: Send {
+    /// Feeds one sample as stored in the file. `entry` marks the first of a run, which is a key frame.
+    fn push(&mut self, sample: &[u8], entry: bool, sink: Sink<'_>) -> Result<(), Fault>;
+    /// Ends the run: what is still inside comes out, and any entry may follow.
+    fn flush(&mut self, sink: Sink<'_>) -> Result<(), Fault>;
+}
+
+/// The decoder for a video; none where the codec has none here.
+pub(super) fn open(index: &VideoIndex) -> Result<Option<Box<dyn Decoder>>, Fault> {
+    Ok(match (&index.codec, &index.config) {
+        (Codec::Av1, CodecConfig::Av1 { config_obus }) => Some(Box::new(Av1Decoder::open(config_obus.clone())?)),
+        (Codec::H264, CodecConfig::H264 { length_size, parameter_sets, profile }) => {
+            Some(Box::new(H264Decoder::open(*length_size, parameter_sets.clone(), *profile, index.color)?))
+        }
+        _ => None,
+    })
+}
+
+/// The answer to pictures that are not 8 bits, 4:2:0.
+pub(super) fn pixel_format_fault(bits: u32, layout: &str) -> Fault {
+    format!("its pixels are {layout} with {bits} bits; 4:2:0 with 8 bits (yuv420p) can be read")
+}

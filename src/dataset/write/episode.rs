@@ -1,0 +1,183 @@
+//! The frames of one episode, column by column.
+
+use std::sync::Arc;
+
+use image::ExtendedColorType;
+use image::ImageEncoder;
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+
+use super::WriteError;
+use super::spec::{DatasetSpec, FeatureKind, FeatureSpec, NumericType};
+use super::statistics::{ChannelHistogram, numeric_statistics};
+use crate::dataset::frame::RgbFrame;
+use crate::dataset::stats::FeatureStats;
+
+/// One feature of one frame.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    I64(&'a [i64]),
+    Image(&'a RgbFrame),
+}
+
+/// An episode while it is recorded.
+#[derive(Debug)]
+pub struct Episode {
+    pub(super) spec: Arc<DatasetSpec>,
+    pub(super) task: String,
+    /// In the order of the spec's features.
+    pub(super) columns: Vec<Column>,
+    frames: usize,
+}
+
+impl Episode {
+    pub(super) fn new(spec: Arc<DatasetSpec>, task: &str) -> Self {
+        let columns = spec.features.iter().map(Column::new).collect();
+        Episode { spec, task: task.to_owned(), columns, frames: 0 }
+    }
+
+    /// Number of frames so far.
+    pub fn len(&self) -> usize {
+        self.frames
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.frames == 0
+    }
+
+    /// Appends a frame: one value for every recorded feature, in the order of the spec.
+    ///
+    /// # Errors
+    /// [`WriteError::Value`] when a value is missing or its type or size differs; the episode is then unchanged.
+    pub fn push(&mut self, values: &[Value]) -> Result<(), WriteError> {
+        let recorded = self.recorded();
+        let refuse = |feature: &str, found: String, expected: String| {
+            Err(WriteError::Value { frame: self.frames, feature: feature.to_owned(), found, expected })
+        };
+        if values.len() != recorded {
+            return refuse("(all)", format!("{} values", values.len()), format!("{recorded}"));
+        }
+        for (feature, value) in self.spec.features.iter().zip(values) {
+            let (expected, found) = (expected(feature), describe(value));
+            if expected != found {
+                return refuse(&feature.name, found, expected);
+            }
+        }
+        let images = self.spec.features.iter().zip(values).map(|(feature, value)| match value {
+            Value::Image(frame) => encode_png(frame, &feature.name).map(Some),
+            _ => Ok(None),
+        });
+        let images = images.collect::<Result<Vec<_>, _>>()?;
+        for ((column, value), png) in self.columns.iter_mut().zip(values).zip(images) {
+            column.push(value, png);
+        }
+        self.frames += 1;
+        Ok(())
+    }
+
+    /// How many of the columns come from the recording; the index columns follow them.
+    fn recorded(&self) -> usize {
+        self.columns.len() - INDEX_COLUMNS
+    }
+
+    /// Fills `timestamp`, `frame_index`, `episode_index`, `index` and `task_index`.
+    pub(super) fn fill_index_columns(&mut self, episode: usize, first_index: usize, task: usize) {
+        let (frames, recorded, fps) = (self.frames, self.recorded(), f64::from(self.spec.fps));
+        let constant = |value: usize| vec![value as i64; frames];
+        self.columns.truncate(recorded);
+        self.columns.extend([
+            // Divided in f64, then rounded: as numpy does it for LeRobot.
+            Column::F32((0..frames).map(|i| (i as f64 / fps) as f32).collect()),
+            Column::I64((0..frames as i64).collect()),
+            Column::I64(constant(episode)),
+            Column::I64((first_index as i64..(first_index + frames) as i64).collect()),
+            Column::I64(constant(task)),
+        ]);
+    }
+}
+
+const INDEX_COLUMNS: usize = 5;
+
+fn expected(feature: &FeatureSpec) -> String {
+    match feature.kind {
+        FeatureKind::Numeric(numeric) => format!("{}[{}]", numeric.name(), feature.dims()),
+        FeatureKind::Image => format!("image {:?}", feature.shape),
+    }
+}
+
+fn describe(value: &Value) -> String {
+    match value {
+        Value::F32(values) => format!("float32[{}]", values.len()),
+        Value::F64(values) => format!("float64[{}]", values.len()),
+        Value::I64(values) => format!("int64[{}]", values.len()),
+        Value::Image(frame) if frame.data.len() == frame.height * frame.width * 3 => {
+            format!("image {:?}", [frame.height, frame.width, 3])
+        }
+        Value::Image(frame) => format!("image {}x{} of {} bytes", frame.height, frame.width, frame.data.len()),
+    }
+}
+
+fn encode_png(frame: &RgbFrame, feature: &str) -> Result<Vec<u8>, WriteError> {
+    let mut png = Vec::new();
+    let encoder = PngEncoder::new_with_quality(&mut png, CompressionType::Default, FilterType::Adaptive);
+    encoder
+        .write_image(&frame.data, frame.width as u32, frame.height as u32, ExtendedColorType::Rgb8)
+        .map_err(|source| WriteError::Png { feature: feature.to_owned(), source })?;
+    Ok(png)
+}
+
+/// The values of one feature, frame after frame; vectors lie flat.
+#[derive(Debug)]
+pub(super) enum Column {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    I64(Vec<i64>),
+    Image { pngs: Vec<Vec<u8>>, histogram: Box<ChannelHistogram> },
+}
+
+impl Column {
+    pub(super) fn new(feature: &FeatureSpec) -> Self {
+        match feature.kind {
+            FeatureKind::Numeric(NumericType::Float32) => Column::F32(Vec::new()),
+            FeatureKind::Numeric(NumericType::Float64) => Column::F64(Vec::new()),
+            FeatureKind::Numeric(NumericType::Int64) => Column::I64(Vec::new()),
+            FeatureKind::Image => Column::Image { pngs: Vec::new(), histogram: Box::default() },
+        }
+    }
+
+    /// The caller has compared the value with the feature; another type would be our defect and is left out.
+    fn push(&mut self, value: &Value, png: Option<Vec<u8>>) {
+        match (self, value) {
+            (Column::F32(column), Value::F32(values)) => column.extend_from_slice(values),
+            (Column::F64(column), Value::F64(values)) => column.extend_from_slice(values),
+            (Column::I64(column), Value::I64(values)) => column.extend_from_slice(values),
+            (Column::Image { pngs, histogram }, Value::Image(frame)) => {
+                histogram.add(frame);
+                pngs.extend(png);
+            }
+            _ => debug_assert!(false, "a value of another type passed the comparison"),
+        }
+    }
+
+    /// Takes over what the statistics of the whole dataset need: values, or the histogram of an image.
+    pub(super) fn absorb(&mut self, other: Column) {
+        match (self, other) {
+            (Column::F32(all), Column::F32(more)) => all.extend(more),
+            (Column::F64(all), Column::F64(more)) => all.extend(more),
+            (Column::I64(all), Column::I64(more)) => all.extend(more),
+            (Column::Image { histogram: all, .. }, Column::Image { histogram: more, .. }) => all.merge(&more),
+            _ => debug_assert!(false, "episodes of one dataset have the same columns"),
+        }
+    }
+
+    /// Exact statistics over all frames of the column.
+    pub(super) fn statistics(&self, dims: usize) -> FeatureStats {
+        match self {
+            Column::F32(values) => numeric_statistics(values.iter().map(|&v| f64::from(v)), dims),
+            Column::F64(values) => numeric_statistics(values.iter().copied(), dims),
+            Column::I64(values) => numeric_statistics(values.iter().map(|&v| v as f64), dims),
+            Column::Image { histogram, .. } => histogram.statistics(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What can go wrong between the configuration and the last checkpoint.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::adamw::OptimizerError;
+use super::changes::Change;
+use super::clip::ClipError;
+use super::first_step::FirstStepError;
+use crate::adapter::error::AdapterError;
+use crate::dataset::error::DatasetError;
+use crate::dataset::finding::{Finding, Severity};
+use crate::error::{Explain, Kind};
+use crate::track::run_dir::RunDirError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    #[error(transparent)]
+    RunDir(#[from] RunDirError),
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+    #[error(transparent)]
+    Optimizer(#[from] OptimizerError),
+    #[error(transparent)]
+    Clip(#[from] ClipError),
+    #[error(transparent)]
+    FirstStep(#[from] FirstStepError),
+    #[error("cannot {action} {path}")]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("a tensor operation failed")]
+    Tensor(#[from] candle_core::Error),
+    #[error("run {path} was begun with another configuration:\n{}", list(.changes))]
+    Changed { path: PathBuf, changes: Vec<Change>, breaking: bool },
+    #[error("run {path} has no checkpoint to continue from{}", damage(.damaged))]
+    NothingToResume { path: PathBuf, damaged: Vec<String> },
+    #[error("run {path} exists already and run.resume is \"never\"")]
+    Exists { path: PathBuf },
+    #[error("the checkpoint's training state does not fit this run: {name} is {found}")]
+    StateMismatch { name: String, found: String },
+    #[error("step {step}: the loss is {loss} for dataset frames {indices:?}{}", saved(.checkpoint))]
+    NonFinite { step: u64, loss: f64, indices: Vec<usize>, checkpoint: Option<String> },
+    #[error("the split into training and validation episodes: {0}")]
+    Split(String),
+    #[error("training cannot start:\n{}", findings(.0))]
+    Findings(Vec<Finding>),
+    #[error("{needed} bytes for checkpoints cannot be written below {path}")]
+    Disk { path: PathBuf, needed: u64, source: io::Error },
+}
+
+fn list(changes: &[Change]) -> String {
+    changes.iter().map(|change| format!("  {change}")).collect::<Vec<_>>().join("\n")
+}
+
+fn damage(damaged: &[String]) -> String {
+    damaged.iter().map(|line| format!("\n  {line}")).collect()
+}
+
+fn saved(checkpoint: &Option<String>) -> String {
+    match checkpoint {
+        Some(path) => format!("; the state before this step is saved at {path}"),
+        None => String::new(),
+    }
+}
+
+fn findings(findings: &[Finding]) -> String {
+    let line = |finding: &Finding| {
+        let fix = finding.fix.as_ref().map_or(String::new(), |fix| format!("\n    fix: {fix}"));
+        format!("  {}: {}{fix}", finding.code, finding.message)
+    };
+    findings.iter().filter(|f| f.severity == Severity::Error).map(line).collect::<Vec<_>>().join("\n")
+}
+
+impl Explain for TrainError {
+    fn kind(&self) -> Kind {
+        match self {
+            TrainError::RunDir(error) => error.kind(),
+            TrainError::Dataset(error) => error.kind(),
+            TrainError::Adapter(error) => error.kind(),
+            TrainError::Optimizer(error) => error.kind(),
+            TrainError::Clip(error) => error.kind(),
+            TrainError::FirstStep(error) => error.kind(),
+            TrainError::Io { .. } | TrainError::Disk { .. } => Kind::Environment,
+            TrainError::Tensor(_) => Kind::Internal,
+            TrainError::Changed { .. }
+            | TrainError::NothingToResume { .. }
+            | TrainError::Exists { .. }
+            | TrainError::StateMismatch { .. }
+            | TrainError::NonFinite { .. }
+            | TrainError::Split(_)
+            | TrainError::Findings(_) => Kind::Input,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            TrainError::RunDir(error) => error.hint(),
+            TrainError::Dataset(error) => error.hint(),
+            TrainError::Adapter(error) => error.hint(),
+            TrainError::Optimizer(error) => error.hint(),
+            TrainError::Clip(error) => error.hint(),
+            TrainError::FirstStep(error) => error.hint(),
+            TrainError::Changed { path, breaking: true, .. } => Some(format!(
+                "the saved state does not fit these: keep the old values, or start a new run, e.g. run.dir={}-2",
+                path.display()
+            )),
+            TrainError::Changed { path, breaking: false, .. } => Some(format!(
+                "add --accept-changes to continue with the new values, keep the old ones, or start a new run, e.g. run.dir={}-2",
+                path.display()
+            )),
+            TrainError::NothingToResume { .. } => {
+                Some("run.resume=auto starts from the beginning when there is no checkpoint".into())
+            }
+            TrainError::Exists { path } => Some(format!(
+                "run.resume=auto continues it; or choose another directory, e.g. run.dir={}-2",
+                path.display()
+            )),
+            TrainError::StateMismatch { .. } => {
+                Some("continue with the configuration that the checkpoint was trained with, or start a new run".into())
+            }
+            TrainError::NonFinite { indices, .. } => Some(format!(
+                "look at the first of them with `vlash data show DATASET --index {}`; a lower optim.lr or optim.grad_clip_norm may help",
+                indices.first().copied().unwrap_or_default()
+            )),
+            TrainError::Disk { .. } => Some(
+                "free space or quota there, lower checkpoint.keep_last, or choose another place with run.dir=…".into(),
+            ),
+            _ => None,
+        }
+    }
+}
