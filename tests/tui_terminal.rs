@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, Termios, tcgetattr};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
@@ -203,6 +203,24 @@ fn suspension_and_return() {
     session.press(b"q");
     assert!(session.wait().success());
     session.assert_restored(3);
+}
+
+#[test]
+fn a_stop_without_notice_and_return() {
+    let (_keep, run) = run_directory();
+    let mut session = Session::start(&run, &[], &[]);
+    session.wait_for("bright-owl", 1);
+    kill(session.pid(), Signal::SIGSTOP).unwrap();
+    let stopped = waitpid(session.pid(), Some(WaitPidFlag::WUNTRACED)).unwrap();
+    assert!(matches!(stopped, WaitStatus::Stopped(..)), "{stopped:?}");
+    // What a shell does when its job stops.
+    tcsetattr(&session.terminal, SetArg::TCSANOW, &session.before).unwrap();
+    kill(session.pid(), Signal::SIGCONT).unwrap();
+    session.wait_for("bright-owl", 2);
+    assert!(!session.modes().local_flags.contains(LocalFlags::ICANON), "the terminal is raw again");
+    session.press(b"q");
+    assert!(session.wait().success());
+    session.assert_restored(2);
 }
 
 #[test]

@@ -184,9 +184,11 @@ impl Run {
                     self.forget_after(step);
                 }
                 let from = resumed_from.map(|from| format!(" from {}", format::clean(&from))).unwrap_or_default();
-                let text = if step > 0 { format!("resumed at step {step}{from}") } else { format!("started, {steps} steps") };
+                let text =
+                    if step > 0 { format!("resumed at step {step}{from}") } else { format!("started, {steps} steps") };
                 self.tell(time, Level::Info, text);
-                self.start = Some(Start { time, steps, pid, host: format::clean(&host), version: format::clean(&version) });
+                self.start =
+                    Some(Start { time, steps, pid, host: format::clean(&host), version: format::clean(&version) });
             }
             Body::Weights { account, .. } => {
                 let account = format::clean(&account);
@@ -203,7 +205,9 @@ impl Run {
             Body::CheckpointFailed { step, reason, last_good, next_step } => {
                 let good = last_good.map_or_else(|| "none".into(), |path| format::clean(&path));
                 let reason = format::clean(&reason);
-                let text = format!("checkpoint at step {step} failed: {reason}; last good: {good}; next try at step {next_step}");
+                let text = format!(
+                    "checkpoint at step {step} failed: {reason}; last good: {good}; next try at step {next_step}"
+                );
                 self.tell(time, Level::Error, text);
             }
             Body::CommandSeen { id, command, step } => {
@@ -221,8 +225,12 @@ impl Run {
             }
             Body::Notice { level, text } => self.tell(time, level, format::clean(&text)),
             Body::Ended { step, outcome, detail, checkpoint } => {
-                let ending =
-                    Ending { outcome, step, detail: format::clean(&detail), checkpoint: checkpoint.map(|c| format::clean(&c)) };
+                let ending = Ending {
+                    outcome,
+                    step,
+                    detail: format::clean(&detail),
+                    checkpoint: checkpoint.map(|c| format::clean(&c)),
+                };
                 let level = if outcome == Outcome::Failed { Level::Error } else { Level::Info };
                 self.tell(time, level, format!("{} at step {step} {}", ending.word(), ending.detail).trim_end().into());
                 self.ended = Some(ending);
@@ -237,7 +245,8 @@ impl Run {
         self.grad_norm.push(step, time, metrics.grad_norm);
         self.lr.push(step, time, metrics.lr);
         if !metrics.loss.is_finite() && known_bad.is_none() {
-            let text = format!("loss is not finite at step {step}: S stop, R lower the rate, or go back to a checkpoint");
+            let text =
+                format!("loss is not finite at step {step}: S stop, R lower the rate, or go back to a checkpoint");
             self.tell(time, Level::Error, text);
         }
         let line = format!(

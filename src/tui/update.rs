@@ -330,7 +330,9 @@ impl State {
 
     fn copy(&mut self) -> Vec<Effect> {
         let text = match (self.focus, self.look.cursor) {
-            (Pane::Log, _) => self.run.log.matching(&self.log_filter).rev().nth(self.log_scroll).map(|l| l.text.clone()),
+            (Pane::Log, _) => {
+                self.run.log.matching(&self.log_filter).rev().nth(self.log_scroll).map(|l| l.text.clone())
+            }
             (_, Some(step)) => Some(super::view::charts::readout(self, step)),
             _ => None,
         };

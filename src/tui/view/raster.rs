@@ -11,8 +11,8 @@ use crate::tui::capability::Glyphs;
 pub enum Layer {
     Envelope,
     Faint,
-    Train,
     Held,
+    Train,
 }
 
 /// A grid of dots over `columns`×`rows` cells. Dot (0, 0) is at the top left.

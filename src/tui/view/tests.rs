@@ -135,7 +135,10 @@ fn requests_refused_and_unanswered() {
     beat(&mut state, RunState::Running);
     assert!(text(&state).contains("lr 2e-5: not seen after 70 s"), "{}", text(&state));
     let reason = "above the largest rate 1e-5".into();
-    happen(&mut state, Body::CommandRefused { id: "2".into(), command: "set_learning_rate".into(), step: 12_410, reason });
+    happen(
+        &mut state,
+        Body::CommandRefused { id: "2".into(), command: "set_learning_rate".into(), step: 12_410, reason },
+    );
     press(&mut state, "$");
     assert_snapshot!("requests", text(&state));
 }
@@ -150,12 +153,15 @@ fn a_run_of_a_newer_version_and_events_of_unknown_kinds() {
 #[test]
 fn a_failed_checkpoint_stays_until_seen() {
     let mut state = running(120, 40);
-    happen(&mut state, Body::CheckpointFailed {
-        step: 12_400,
-        reason: "no space left on device".into(),
-        last_good: Some("checkpoints/012000".into()),
-        next_step: 14_400,
-    });
+    happen(
+        &mut state,
+        Body::CheckpointFailed {
+            step: 12_400,
+            reason: "no space left on device".into(),
+            last_good: Some("checkpoints/012000".into()),
+            next_step: 14_400,
+        },
+    );
     state.tick(NOON + 300.0);
     beat(&mut state, RunState::Running);
     let wanted = "failed: no space left on device; last good: checkpoints/012000; next try at step 14400";
