@@ -1,5 +1,7 @@
 //! The terminal is given back exactly once, as it was, on every way out: `vlash watch` in a pseudo-terminal.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;

@@ -198,7 +198,7 @@ impl App {
                 Err(error) => format!("cannot save the copied text: {error}"),
             }
         };
-        self.state.run.notify(self.state.now, Level::Info, told);
+        self.state.run.notify(Level::Info, told);
         Ok(())
     }
 }

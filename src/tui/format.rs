@@ -59,7 +59,7 @@ pub fn metric(value: f64) -> String {
         value.to_string()
     } else if magnitude == 0.0 {
         "0".into()
-    } else if magnitude >= 1e5 || magnitude < 1e-3 {
+    } else if !(1e-3..1e5).contains(&magnitude) {
         short_exponent(value)
     } else if magnitude >= 100.0 {
         format!("{value:.0}")

@@ -213,10 +213,10 @@ fn draw_marks(state: &State, frame: &mut Frame, chart: &Chart, pane: Pane, canva
     let (wide, high) = dots_per_cell(state.settings.glyphs);
     let mut put = |x: usize, y: usize, symbol: &str, style: Style| {
         let (column, row) = ((x / wide) as u16, (y / high) as u16);
-        if column < canvas.width && row < canvas.height {
-            if let Some(cell) = frame.buffer_mut().cell_mut((canvas.x + column, canvas.y + row)) {
-                cell.set_symbol(symbol).set_style(style);
-            }
+        let inside = column < canvas.width && row < canvas.height;
+        let cell = frame.buffer_mut().cell_mut((canvas.x + column, canvas.y + row));
+        if let Some(cell) = cell.filter(|_| inside) {
+            cell.set_symbol(symbol).set_style(style);
         }
     };
     for column in &chart.held {

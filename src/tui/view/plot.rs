@@ -30,7 +30,7 @@ impl Scale {
     /// The column of `position`, if it is not left of the chart.
     pub fn column(&self, position: f64) -> Option<usize> {
         let column = (position - self.start) / self.unit;
-        (column >= 0.0 && column < 1e6).then_some(column as usize)
+        (0.0..1e6).contains(&column).then_some(column as usize)
     }
 
     /// The smallest round scale on which `from..=to` fits `width` columns. A start near zero becomes zero.

@@ -7,12 +7,12 @@ use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use super::render;
 use crate::track::event::{Body, Outcome, StepMetrics};
-use crate::track::reader::{Cause, Problem, Update};
+use crate::track::reader::{Cause, Problem, Reader, Update};
 use crate::track::status::State as RunState;
 use crate::tui::capability::{ColorLevel, Glyphs};
 use crate::tui::state::{Data, State};
 use crate::tui::terminal::Frames;
-use crate::tui::testing::{NOON, beat, happen, metrics, press, running, settings, styles, text};
+use crate::tui::testing::{NOON, beat, events, happen, metrics, press, running, settings, status, styles, text};
 use crate::tui::theme::Tone;
 
 #[test]
@@ -175,6 +175,35 @@ fn a_failed_checkpoint_stays_until_seen() {
 fn before_the_first_sign_of_life() {
     let state = State::new(settings(), NOON, Size::new(80, 24));
     assert_snapshot!("waiting", text(&state));
+}
+
+#[test]
+fn a_recorded_directory_read_in_pieces_looks_as_read_at_once() {
+    let run = tempfile::tempdir().unwrap();
+    let path = run.path().join("events.jsonl");
+    let recorded: String = events().iter().map(|event| serde_json::to_string(event).unwrap() + "\n").collect();
+    let status = serde_json::to_vec(&status(RunState::Running, NOON)).unwrap();
+    std::fs::write(run.path().join("status.json"), status).unwrap();
+    let mut pieces = State::new(settings(), NOON, Size::new(120, 40));
+    let mut reader = Reader::new(run.path());
+    let mut written = 0;
+    // Cuts that fall anywhere in a line, a clock that goes on, a drawing after every look.
+    while written < recorded.len() {
+        written = (written + 54_321).min(recorded.len());
+        std::fs::write(&path, &recorded.as_bytes()[..written]).unwrap();
+        pieces.tick(pieces.now + 0.01);
+        pieces.data(Data::Update(Box::new(reader.poll())));
+        text(&pieces);
+    }
+    let mut whole = State::new(settings(), NOON, Size::new(120, 40));
+    whole.data(Data::Update(Box::new(Reader::new(run.path()).poll())));
+    whole.tick(pieces.now);
+    // What happened while one watched is news to that one only.
+    for state in [&mut pieces, &mut whole] {
+        press(state, "!<Esc>");
+    }
+    assert_eq!(text(&pieces), text(&whole));
+    assert!(text(&whole).contains("step 12400 loss 0.297"));
 }
 
 #[test]
