@@ -88,7 +88,11 @@ impl VideoPool {
         let decoded = self.readers.decode(file, &index, rank)?;
         let found = decoded.iter().find(|(other, _)| *other == rank).map(|(_, frame)| Arc::clone(frame));
         self.remember(&index, decoded);
-        found.ok_or_else(|| VideoError::Decode { file: file.to_owned(), frame, found: "no picture came out".to_owned() })
+        found.ok_or_else(|| VideoError::Decode {
+            file: file.to_owned(),
+            frame,
+            found: "no picture came out".to_owned(),
+        })
     }
 
     /// What there is to say about the cache on disk since the last call, such as that it had to be given up.
