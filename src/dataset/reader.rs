@@ -1,5 +1,6 @@
 //! A dataset opened for training: chosen episodes and cameras, samples by position.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -233,7 +234,9 @@ impl Dataset {
             None => &Table::open(&self.meta.root.join(&path))?,
         };
         let at = episode.rows.first_row + frame;
-        let images = table.read(&[camera.feature.as_str()], Some(&[at..at + 1]))?.images(&camera.feature)?;
+        let images = table
+            .read(&[camera.feature.as_str()], Some(std::slice::from_ref(&(at..at + 1))))?
+            .images(&camera.feature)?;
         let image_error = |problem: String| DatasetError::Image {
             episode: episode.meta.index,
             frame,
@@ -397,9 +400,9 @@ fn open_tables(
     if cameras.iter().any(|camera| camera.source == CameraSource::Parquet) {
         for episode in episodes {
             let path = meta.data_path(&episode.meta);
-            if !tables.contains_key(&path) {
-                let table = Table::open(&meta.root.join(&path))?;
-                tables.insert(path, table);
+            if let Entry::Vacant(vacant) = tables.entry(path) {
+                let table = Table::open(&meta.root.join(vacant.key()))?;
+                vacant.insert(table);
             }
         }
     }

@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(stats.q01, Some(vec![1.0]));
         assert_eq!(stats.q10, Some(vec![1.0]));
         assert_eq!(stats.q50, Some(vec![3.5]));
-        assert_eq!(stats.q90, Some(vec![6.9]));
+        assert_eq!(stats.q90, Some(vec![6.8999999999999995]));
         assert_eq!(stats.q99, Some(vec![8.79]));
     }
 
