@@ -84,7 +84,12 @@ impl Collector {
         for ((severity, code), mut problems) in kinds {
             let rest = problems.split_off(problems.len().min(LISTED));
             say_once(&mut problems);
-            self.findings.extend(problems.into_iter().map(|p| Finding { severity, code, message: p.message, fix: p.fix }));
+            self.findings.extend(problems.into_iter().map(|p| Finding {
+                severity,
+                code,
+                message: p.message,
+                fix: p.fix,
+            }));
             if !rest.is_empty() {
                 let episodes: BTreeSet<usize> = rest.iter().flat_map(|problem| &problem.episodes).copied().collect();
                 let episodes: Vec<usize> = episodes.into_iter().collect();

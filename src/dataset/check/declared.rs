@@ -8,7 +8,7 @@ use crate::dataset::cameras::{Camera, choose};
 use crate::dataset::episodes::episode_list;
 use crate::dataset::finding::Severity;
 use crate::dataset::meta::{Episode, Feature, FeatureKind, Metadata};
-use crate::dataset::reader::{self, ACTION, Selection};
+use crate::dataset::reader::{self, ACTION, STATE, Selection};
 use crate::dataset::window::padding_finding;
 
 /// Widest state and action that the published base checkpoints take.
@@ -24,7 +24,8 @@ pub(super) fn vector<'a>(
     let Some(feature) = reader::vector(meta, name, rename) else {
         let numeric = meta.info.features.iter().filter(|f| f.kind == FeatureKind::Numeric && !is_index(&f.name));
         let found: Vec<&str> = numeric.map(|f| f.name.as_str()).collect();
-        let fix = found.first().map(|first| format!("data.rename = {{ \"{first}\" = \"{name}\" }}"));
+        let candidate = found.iter().find(|found| ![STATE, ACTION].contains(found));
+        let fix = candidate.map(|first| format!("data.rename = {{ \"{first}\" = \"{name}\" }}"));
         let message = format!("there is no numeric feature {name}; found: {}", found.join(", "));
         collector.push(Severity::Error, "missing-feature", message, fix);
         return None;
@@ -83,7 +84,7 @@ pub(super) fn video_drift(meta: &Metadata, episodes: &[&Episode], collector: &mu
             let frames = (to - from) * fps;
             if (frames - episode.length as f64).abs() > 0.5 {
                 let message = format!(
-                    "episode {}, camera {}: from_timestamp {from} to to_timestamp {to} is {frames:.2} frames, the episode has {}; frames are counted from from_timestamp",
+                    "episode {}, camera {}: from_timestamp {from:.4} to to_timestamp {to:.4} is {frames:.2} frames, the episode has {}; frames are counted from from_timestamp",
                     episode.index, span.camera, episode.length
                 );
                 collector.problem(Severity::Warning, "timestamp-drift", &[episode.index], message);

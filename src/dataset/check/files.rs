@@ -62,8 +62,7 @@ fn report_absent(selected: &[&Episode], absent: &BTreeMap<PathBuf, Vec<usize>>, 
             episode_list(&here),
             selected.len()
         );
-        let fix = Some(format!("data.episodes = {}", episode_list(&here)));
-        collector.problem_with_fix(Severity::Error, "partial-download", &lacking, message, fix);
+        collector.problem(Severity::Error, "partial-download", &lacking, message);
         return;
     }
     for (path, episodes) in absent {

@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use super::collector::{Collector, chain};
 use super::report::counted;
-use crate::dataset::finding::Severity;
 use crate::dataset::cameras::{Camera, CameraSource};
+use crate::dataset::finding::Severity;
 use crate::dataset::meta::{Episode, Metadata, VideoSpan};
 use crate::dataset::still;
 use crate::dataset::table::Table;
@@ -142,15 +142,14 @@ impl Video<'_> {
         let about = format!("episode {}, camera {}", episode.index, self.camera.feature);
         let numbers = &[episode.index];
         if frames == 0 || frames + 1 < rows {
-            let message = format!("{about}: {} but {} ({})", counted(rows, "row"), counted(frames, "video frame"), place());
+            let message =
+                format!("{about}: {} but {} ({})", counted(rows, "row"), counted(frames, "video frame"), place());
             self.collector.problem(Severity::Error, "frame-count", numbers, message);
             return false;
         }
         if frames < rows {
-            let message = format!(
-                "{about}: {rows} rows but {frames} video frames ({}); the last frame is shown twice",
-                place()
-            );
+            let message =
+                format!("{about}: {rows} rows but {frames} video frames ({}); the last frame is shown twice", place());
             self.collector.problem(Severity::Warning, "frame-short", numbers, message);
         } else if frames > rows {
             let message =
@@ -171,9 +170,8 @@ impl Video<'_> {
             })
             .collect();
         // After one broken frame the rest of an episode tells nothing new.
-        let broken = |(_, frames): &(usize, Vec<usize>)| {
-            frames.iter().find_map(|&frame| self.pool.frame(&file, frame).err())
-        };
+        let broken =
+            |(_, frames): &(usize, Vec<usize>)| frames.iter().find_map(|&frame| self.pool.frame(&file, frame).err());
         for (episode, error) in broken_episodes(&used, deep, broken) {
             self.failure(&[episode], &error);
         }

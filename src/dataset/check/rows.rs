@@ -202,7 +202,10 @@ impl<'a> FileCheck<'a> {
         let (number, file, expected) = (episode.index, self.path.display(), episode.length);
         let (code, message) = if found != expected {
             let rows = counted(found, "row");
-            ("row-count", format!("episode {number}: {rows} in {file}, {expected} expected (length in the episode table)"))
+            (
+                "row-count",
+                format!("episode {number}: {rows} in {file}, {expected} expected (length in the episode table)"),
+            )
         } else if expected == 0 {
             ("empty-episode", format!("episode {number} has no frames"))
         } else if run != found {
@@ -256,7 +259,7 @@ impl<'a> FileCheck<'a> {
             _ => "no rate measurable".to_owned(),
         };
         let message = format!(
-            "episode {}, frame {frame}: timestamp {stamp} s where {:.4} is expected at {fps} fps ({measured}; {off} of {} frames are off by more than half a frame). The timestamps come from a wall clock or another rate; frames are taken by number instead",
+            "episode {}, frame {frame}: timestamp {stamp:.4} s where {:.4} is expected at {fps} fps ({measured}; {off} of {} frames are off by more than half a frame). The timestamps come from a wall clock or another rate; frames are taken by number instead",
             episode.index,
             frame as f64 / fps,
             stamps.len()
@@ -271,8 +274,10 @@ impl<'a> FileCheck<'a> {
         let tasks = numbering.task.get(rows).unwrap_or_default();
         let text = |task: i64| self.meta.tasks.get(task);
         if let Some((frame, task)) = tasks.iter().enumerate().find(|&(_, &task)| text(task).is_none()) {
-            let message =
-                format!("episode {number}, frame {frame}: task_index {task} is not in the task table ({})", self.known_tasks());
+            let message = format!(
+                "episode {number}, frame {frame}: task_index {task} is not in the task table ({})",
+                self.known_tasks()
+            );
             self.collector.problem(Severity::Error, "unknown-task", &[number], message);
         } else if let Some((frame, task)) =
             tasks.iter().enumerate().find(|&(_, &task)| text(task).is_some_and(|text| text.trim().is_empty()))
@@ -304,7 +309,8 @@ fn compare(feature: &Feature, found: &DataType) -> Option<(Severity, &'static st
         FeatureKind::Numeric if !(element.is_numeric() || *element == DataType::Boolean) => wrong(&feature.dtype),
         FeatureKind::Numeric if length.is_some_and(|length| length != feature.dimensions()) => {
             let length = length.unwrap_or_default();
-            let message = format!("holds {length} values a row, expected {} (shape in info.json)", feature.dimensions());
+            let message =
+                format!("holds {length} values a row, expected {} (shape in info.json)", feature.dimensions());
             Some((Severity::Error, "column-length", message))
         }
         FeatureKind::Numeric if dtype_name(element) != feature.dtype => {

@@ -115,7 +115,8 @@ fn not_finite(series: &Series, collector: &mut Collector) {
                 0 => String::new(),
                 more => format!(", and {more} more in this episode"),
             };
-            let message = format!("episode {episode}, frame {frame}: {} is {}{more}", series.dimension(d), values[first]);
+            let message =
+                format!("episode {episode}, frame {frame}: {} is {}{more}", series.dimension(d), values[first]);
             collector.problem(Severity::Error, "not-finite", &[episode], message);
         }
     }
@@ -151,8 +152,12 @@ fn outliers(series: &Series, d: usize, sorted: &[f64], collector: &mut Collector
         return;
     }
     let is_outlier = |v: f32| v.is_finite() && !(first - reach..=third + reach).contains(&f64::from(v));
-    let found: Vec<(usize, f32)> =
-        series.rows().enumerate().filter_map(|(i, row)| row.get(d).map(|&v| (i, v))).filter(|&(_, v)| is_outlier(v)).collect();
+    let found: Vec<(usize, f32)> = series
+        .rows()
+        .enumerate()
+        .filter_map(|(i, row)| row.get(d).map(|&v| (i, v)))
+        .filter(|&(_, v)| is_outlier(v))
+        .collect();
     if let Some(&(row, value)) = found.first() {
         let (episode, frame) = series.place(row);
         let times = counted(found.len(), "value");

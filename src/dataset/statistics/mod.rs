@@ -97,7 +97,8 @@ fn checked(feature: &Feature, episodes: &[(usize, &[f32])]) -> Result<FeatureSta
 fn compare_with_file(dataset: &Dataset, computed: &Statistics) -> Vec<Finding> {
     let selected: Vec<usize> = dataset.episodes().iter().map(|episode| episode.meta.index).collect();
     let features = [(STATE, dataset.state_feature()), (ACTION, Some(dataset.action_feature()))];
-    let truth: Vec<_> = features.into_iter().filter_map(|(name, feature)| Some((feature?, computed.get(name)?))).collect();
+    let truth: Vec<_> =
+        features.into_iter().filter_map(|(name, feature)| Some((feature?, computed.get(name)?))).collect();
     compare_with_own(dataset.meta(), &selected, &truth)
 }
 

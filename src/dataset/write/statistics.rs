@@ -52,7 +52,15 @@ impl ChannelHistogram {
             let variance = weighted(&|v| (v - mean).powi(2));
             let sorted = |k: usize| {
                 let mut below = 0;
-                value(levels.iter().position(|&n| { below += n; below > k as u64 }).unwrap_or(255))
+                value(
+                    levels
+                        .iter()
+                        .position(|&n| {
+                            below += n;
+                            below > k as u64
+                        })
+                        .unwrap_or(255),
+                )
             };
             let quantiles = LEVELS.map(|level| quantile(pixels as usize, sorted, level));
             (sorted(0), sorted((pixels as usize).saturating_sub(1)), mean, variance.sqrt(), quantiles)
