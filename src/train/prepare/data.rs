@@ -148,7 +148,11 @@ fn with_all_findings(root: &Path, config: &TrainConfig, error: TrainError) -> Tr
         return error;
     }
     let options = check::Options {
-        episodes: config.data.episodes.clone(),
+        selection: Selection {
+            episodes: config.data.episodes.clone(),
+            cameras: config.data.cameras.clone(),
+            rename: config.data.rename.clone(),
+        },
         horizon: config.model.chunk_size,
         min_range: config.normalization.min_range,
         ..check::Options::default()
