@@ -75,7 +75,7 @@ fn requests_are_seen_answered_and_obeyed() {
     let (step, _) = done(&ask(Command::SetLearningRate { lr: 7e-5 })).unwrap();
     done(&ask(Command::Resume)).unwrap();
     let next = bench.wait_for("run", "step at the new rate", |body| matches!(body, Body::Step(m) if m.step == step + 1));
-    assert!(matches!(next.body, Body::Step(m) if (m.lr - 7e-5).abs() < 1e-9), "{next:?}");
+    assert!(matches!(next.body, Body::Step(ref m) if (m.lr - 7e-5).abs() < 1e-9), "{next:?}");
     done(&ask(Command::Evaluate)).unwrap();
     fs::write(run.join("control/zzz.json"), "not a request").unwrap();
     bench.wait_for("run", "complaint", |body| matches!(body, Body::Notice { text, .. } if text.contains("zzz.json")));
