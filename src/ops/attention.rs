@@ -6,7 +6,7 @@ use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, b
 use rayon::prelude::*;
 
 use super::math;
-use super::matrix::{Into, Matrix, Threads, multiply};
+use super::matrix::{Matrix, Threads, Write, multiply};
 use super::values;
 
 /// What is added to a masked logit: openpi's constant. Finite, so that a row without any permitted key averages
@@ -162,14 +162,14 @@ impl Attention {
         for block in sizes.blocks() {
             let scores = &mut scores[block.score * sizes.keys..][..block.rows * sizes.keys];
             let (q, k) = (sizes.queries_of(&block, q), sizes.keys_of(&block, k));
-            multiply(scores, sizes.keys, q, k.t(), Into::Overwrite, sizes.threads());
+            multiply(scores, sizes.keys, q, k.t(), Write::Overwrite, sizes.threads());
             for (row, scores) in scores.chunks_exact_mut(sizes.keys.max(1)).enumerate() {
                 let mask = self.mask.as_ref().map(|m| m.row(sizes, sample, row / block.rows_per_query));
                 softmax(scores, sizes.scale(), mask);
             }
             let scores = Matrix::new(scores, block.rows, sizes.keys);
             let out = &mut out[block.query..];
-            multiply(out, block.query_stride, scores, sizes.keys_of(&block, v), Into::Overwrite, sizes.threads());
+            multiply(out, block.query_stride, scores, sizes.keys_of(&block, v), Write::Overwrite, sizes.threads());
         }
     }
 
@@ -191,17 +191,17 @@ impl Attention {
         for block in sizes.blocks() {
             let p = &p[block.score * sizes.keys..][..block.rows * sizes.keys];
             let (g, probabilities) = (sizes.queries_of(&block, gradient), Matrix::new(p, block.rows, sizes.keys));
-            multiply(&mut dv[block.key..], width, probabilities.t(), g, Into::Add, threads);
+            multiply(&mut dv[block.key..], width, probabilities.t(), g, Write::Add, threads);
             let mut dp = vec![0.0; p.len()];
-            multiply(&mut dp, sizes.keys, g, sizes.keys_of(&block, v).t(), Into::Overwrite, threads);
+            multiply(&mut dp, sizes.keys, g, sizes.keys_of(&block, v).t(), Write::Overwrite, threads);
             for (dp, p) in dp.chunks_exact_mut(sizes.keys.max(1)).zip(p.chunks_exact(sizes.keys.max(1))) {
                 let along = math::dot(dp, p);
                 dp.iter_mut().zip(p).for_each(|(dp, p)| *dp = p * (*dp - along) * sizes.scale());
             }
             let dp = Matrix::new(&dp, block.rows, sizes.keys);
             let dq = &mut dq[block.query..];
-            multiply(dq, block.query_stride, dp, sizes.keys_of(&block, k), Into::Overwrite, threads);
-            multiply(&mut dk[block.key..], width, dp.t(), sizes.queries_of(&block, q), Into::Add, threads);
+            multiply(dq, block.query_stride, dp, sizes.keys_of(&block, k), Write::Overwrite, threads);
+            multiply(&mut dk[block.key..], width, dp.t(), sizes.queries_of(&block, q), Write::Add, threads);
         }
     }
 }
@@ -214,8 +214,7 @@ fn softmax(scores: &mut [f32], scale: f32, mask: Option<&[u8]>) {
         }),
         None => scores.iter_mut().for_each(|score| *score *= scale),
     }
-    let highest =
-        scores.iter().fold(f32::NEG_INFINITY, |highest, &score| if score > highest { score } else { highest });
+    let highest = math::highest(scores);
     // What lies 80 below the highest is nothing in f32; a masked logit must come out as exactly nothing.
     scores.iter_mut().for_each(|score| {
         let below = *score - highest;

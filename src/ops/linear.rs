@@ -2,7 +2,7 @@
 
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, Layout, Result, Shape, Tensor, bail};
 
-use super::matrix::{Into, Matrix, Threads, multiply};
+use super::matrix::{Matrix, Threads, Write, multiply};
 use super::values;
 
 /// Applies the weight `[out, in]` (and bias `[out]`) to `x` `[…, in]`, giving `[…, out]`.
@@ -48,16 +48,16 @@ fn forward(
     let x = values::of(x, x_layout, "linear")?;
     let weight = values::of(weight, weight_layout, "linear")?;
     let mut y = vec![0.0; sizes.rows * sizes.out];
-    let into = match bias {
+    let write = match bias {
         Some((bias, layout)) => {
             let bias = values::of(bias, layout, "linear")?;
             y.chunks_exact_mut(sizes.out.max(1)).for_each(|row| row.copy_from_slice(bias));
-            Into::Add
+            Write::Add
         }
-        None => Into::Overwrite,
+        None => Write::Overwrite,
     };
     let (left, right) = (Matrix::new(x, sizes.rows, sizes.inner), Matrix::new(weight, sizes.out, sizes.inner).t());
-    multiply(&mut y, sizes.out, left, right, into, Threads::All);
+    multiply(&mut y, sizes.out, left, right, write, Threads::All);
     let mut dims = x_layout.dims().to_vec();
     if let Some(last) = dims.last_mut() {
         *last = sizes.out;
@@ -74,7 +74,7 @@ fn backward(x: &Tensor, weight: &Tensor, gradient: &Tensor) -> Result<(Option<Te
         let weight = values::read(weight, "linear")?;
         let mut out = vec![0.0; sizes.rows * sizes.inner];
         let weight = Matrix::new(&weight, sizes.out, sizes.inner);
-        multiply(&mut out, sizes.inner, gradient, weight, Into::Overwrite, Threads::All);
+        multiply(&mut out, sizes.inner, gradient, weight, Write::Overwrite, Threads::All);
         Some(values::tensor_like(out, x)?)
     } else {
         None
@@ -83,7 +83,7 @@ fn backward(x: &Tensor, weight: &Tensor, gradient: &Tensor) -> Result<(Option<Te
         let input = values::read(x, "linear")?;
         let mut out = vec![0.0; sizes.out * sizes.inner];
         let input = Matrix::new(&input, sizes.rows, sizes.inner);
-        multiply(&mut out, sizes.inner, gradient.t(), input, Into::Overwrite, Threads::All);
+        multiply(&mut out, sizes.inner, gradient.t(), input, Write::Overwrite, Threads::All);
         Some(values::tensor_like(out, weight)?)
     } else {
         None

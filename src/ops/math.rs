@@ -70,6 +70,22 @@ pub(super) fn sum(a: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
+/// The largest element, −∞ of nothing; NaN elements are passed over.
+#[inline(always)]
+pub(super) fn highest(a: &[f32]) -> f32 {
+    const LANES: usize = 8;
+    let higher = |highest: f32, a: f32| if a > highest { a } else { highest };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let chunks = a.chunks_exact(LANES);
+    let rest = chunks.remainder().iter().fold(f32::NEG_INFINITY, |highest, &a| higher(highest, a));
+    for a in chunks {
+        for lane in 0..LANES {
+            lanes[lane] = higher(lanes[lane], a[lane]);
+        }
+    }
+    lanes.iter().fold(rest, |highest, &a| higher(highest, a))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +120,7 @@ mod tests {
         let a: Vec<f32> = (1..=19).map(|v| v as f32).collect();
         assert_eq!(sum(&a), 190.0);
         assert_eq!(dot(&a, &a), 2470.0);
+        assert_eq!((highest(&a), highest(&a[..3]), highest(&[])), (19.0, 3.0, f32::NEG_INFINITY));
+        assert_eq!(highest(&[1.0, f32::NAN, 2.0]), 2.0);
     }
 }

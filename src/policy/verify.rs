@@ -10,17 +10,25 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use serde::Serialize;
 
 use super::batch::{Batch, Draw, Targets};
+use super::model::{Policy, StepOptions};
 use super::network::geometry::{may_attend, positions, prefix_real};
-use super::policy::{Policy, StepOptions};
 use crate::config::train::LossParity;
 use crate::ops::attention::MASKED;
 
 /// Most Euler steps that a reference may ask for.
 const MOST_STEPS: usize = 1000;
 
+/// The tensors of one reference file.
+#[derive(Debug, Clone)]
+pub struct Reference {
+    pub file: String,
+    pub tensors: BTreeMap<String, Tensor>,
+}
+
 /// Outcome for one reference tensor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
+    pub file: String,
     pub name: String,
     /// Largest absolute difference where both are defined.
     pub max_abs: f64,
@@ -42,7 +50,7 @@ pub enum Verdict {
     NotCompared(String),
 }
 
-/// All rows, sorted by name.
+/// All rows, file by file, sorted by name.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     pub compared: usize,
@@ -63,27 +71,39 @@ impl Report {
     }
 }
 
-/// Computes everything that `reference` (the tensors of all given files) holds and compares.
+/// Computes everything that the files of one case hold and compares. A name that two files hold is compared twice.
 ///
 /// `cameras` are the configured camera features in order; one without an image in the reference is absent (masked).
 /// `pixels(feature, raw image [B, 3, H, W] in [0, 1])` makes what the vision tower sees. Gradients are compared
 /// when `policy` trains the parameters; expect f32 on the CPU.
 pub fn verify(
     policy: &Policy,
-    reference: &BTreeMap<String, Tensor>,
+    references: &[Reference],
     cameras: &[String],
     pixels: impl Fn(&str, &Tensor) -> Result<Tensor>,
 ) -> Result<Report> {
-    let case = Case::new(policy, reference, cameras, pixels)?;
+    let case = Case::new(policy, references, cameras, pixels)?;
     let mut computed = case.geometry(policy)?;
     computed.extend(case.training(policy)?);
-    computed.extend(case.sampling(policy, reference)?);
-    let rows = reference
-        .iter()
-        .filter(|(name, _)| !is_input(name))
-        .map(|(name, wanted)| compare(name, wanted, computed.get(name), &case.real))
-        .collect::<Result<_>>()?;
+    computed.extend(case.sampling(policy, references)?);
+    let mut rows = Vec::new();
+    for Reference { file, tensors } in references {
+        for (name, wanted) in tensors.iter().filter(|(name, _)| !is_input(name)) {
+            let Comparison { max_abs, max_rel, verdict } = compare(name, wanted, computed.get(name), &case.real)?;
+            let tolerance = tolerance(name, wanted.dtype());
+            let verdict = match verdict {
+                Verdict::Pass if max_abs > tolerance => Verdict::Differs,
+                other => other,
+            };
+            rows.push(Row { file: file.clone(), name: name.clone(), max_abs, max_rel, tolerance, verdict });
+        }
+    }
     Ok(Report::new(rows))
+}
+
+/// The tensor of this name in the first file that holds it.
+fn find<'r>(references: &'r [Reference], name: &str) -> Option<&'r Tensor> {
+    references.iter().find_map(|reference| reference.tensors.get(name))
 }
 
 fn is_input(name: &str) -> bool {
@@ -102,12 +122,12 @@ struct Case {
 impl Case {
     fn new(
         policy: &Policy,
-        reference: &BTreeMap<String, Tensor>,
+        references: &[Reference],
         cameras: &[String],
         pixels: impl Fn(&str, &Tensor) -> Result<Tensor>,
     ) -> Result<Self> {
         let arch = policy.arch();
-        let input = |name: &str| match reference.get(name) {
+        let input = |name: &str| match find(references, name) {
             Some(tensor) => Ok(tensor),
             None => bail!("the reference holds no input {name:?}: give the case's inputs file too"),
         };
@@ -117,7 +137,7 @@ impl Case {
         let token_lengths = lengths.iter().map(|row| row.iter().filter(|&&m| m != 0).count()).collect();
         let (mut present, mut absent) = (Vec::new(), Vec::new());
         for camera in cameras {
-            match reference.get(camera) {
+            match find(references, camera) {
                 Some(raw) => present.push((pixels(camera, raw)?, vec![true; samples])),
                 None => absent.push((black(samples, arch.vision.image)?, vec![false; samples])),
             }
@@ -127,7 +147,7 @@ impl Case {
         let actions = input("action")?.to_dtype(DType::F32)?;
         let action_dim = actions.dim(2)?;
         let (noise, time) = (input("noise")?.to_dtype(DType::F32)?, input("time")?.to_dtype(DType::F32)?);
-        let is_pad = match reference.get("action_is_pad") {
+        let is_pad = match find(references, "action_is_pad") {
             Some(is_pad) => is_pad.to_dtype(DType::F32)?,
             None => Tensor::zeros((samples, arch.chunk_size), DType::F32, &Device::Cpu)?,
         };
@@ -192,10 +212,10 @@ impl Case {
     }
 
     /// The sampled chunk and its steps, for every step count that the reference holds.
-    fn sampling(&self, policy: &Policy, reference: &BTreeMap<String, Tensor>) -> Result<BTreeMap<String, Tensor>> {
+    fn sampling(&self, policy: &Policy, references: &[Reference]) -> Result<BTreeMap<String, Tensor>> {
         const OTHER: &str = "actions_padded.num_steps_";
         let mut tensors = BTreeMap::new();
-        let steps = (0..=MOST_STEPS).take_while(|k| reference.contains_key(&format!("step.{k}.x_t"))).count();
+        let steps = (0..=MOST_STEPS).take_while(|k| find(references, &format!("step.{k}.x_t")).is_some()).count();
         if (1..=MOST_STEPS).contains(&steps) {
             let sampled = policy.sample_traced(&self.batch, &self.draw.noise, steps, true)?;
             tensors.extend(
@@ -208,7 +228,7 @@ impl Case {
             tensors.insert("actions".into(), sampled.actions.narrow(2, 0, self.targets.action_dim)?);
             tensors.insert("actions_padded".into(), sampled.actions);
         }
-        for name in reference.keys() {
+        for name in references.iter().flat_map(|reference| reference.tensors.keys()) {
             let count = name.strip_prefix(OTHER).and_then(|count| count.parse::<usize>().ok());
             if let Some(count) = count.filter(|count| (1..=MOST_STEPS).contains(count)) {
                 // Through the trimmed batch, as a robot runs it.
@@ -270,13 +290,18 @@ fn tolerance(name: &str, dtype: DType) -> f64 {
     }
 }
 
-fn compare(name: &str, wanted: &Tensor, found: Option<&Tensor>, real: &[Vec<bool>]) -> Result<Row> {
-    let tolerance = tolerance(name, wanted.dtype());
-    let row = |max_abs, max_rel, verdict| Row { name: name.to_owned(), max_abs, max_rel, tolerance, verdict };
-    let missing = |reason: String| Ok(row(f64::NAN, f64::NAN, Verdict::NotCompared(reason)));
-    let Some(found) = found else { return missing("nothing of this name was computed".into()) };
+struct Comparison {
+    max_abs: f64,
+    max_rel: f64,
+    /// Pass here means: comparable.
+    verdict: Verdict,
+}
+
+fn compare(name: &str, wanted: &Tensor, found: Option<&Tensor>, real: &[Vec<bool>]) -> Result<Comparison> {
+    let missing = |why: String| Comparison { max_abs: f64::NAN, max_rel: f64::NAN, verdict: Verdict::NotCompared(why) };
+    let Some(found) = found else { return Ok(missing("nothing of this name was computed".into())) };
     if found.dims() != wanted.dims() {
-        return missing(format!("shape {:?}, computed {:?}", wanted.dims(), found.dims()));
+        return Ok(missing(format!("shape {:?}, computed {:?}", wanted.dims(), found.dims())));
     }
     let values = |t: &Tensor| t.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
     let (wanted, found, counts) = (values(wanted)?, values(found)?, defined(name, wanted.dims(), real));
@@ -287,8 +312,8 @@ fn compare(name: &str, wanted: &Tensor, found: Option<&Tensor>, real: &[Vec<bool
         max_abs = if difference.is_nan() { f64::INFINITY } else { max_abs.max(difference) };
         largest = largest.max(wanted.abs());
     }
-    let verdict = if max_abs <= tolerance { Verdict::Pass } else { Verdict::Differs };
-    Ok(row(max_abs, if largest > 0.0 { max_abs / largest } else { max_abs }, verdict))
+    let max_rel = if largest > 0.0 { max_abs / largest } else { max_abs };
+    Ok(Comparison { max_abs, max_rel, verdict: Verdict::Pass })
 }
 
 /// Which elements have a defined value: hidden states, keys and values of padded prefix tokens have none.

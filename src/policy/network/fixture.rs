@@ -10,6 +10,7 @@ use crate::config::train::PolicyKind;
 use crate::policy::Policy;
 use crate::policy::arch::{Arch, GemmaArch, VisionArch};
 use crate::policy::batch::{Batch, Draw, Targets};
+use crate::policy::verify::Reference;
 
 pub const CAMERAS: [&str; 3] = ["observation.images.top", "observation.images.wrist", "observation.images.side"];
 
@@ -57,18 +58,30 @@ pub fn policy(plan: &dyn TrainPlan) -> Result<Policy> {
     Policy::build(&tiny(), &weights()?, plan, &Device::Cpu, DType::F32)
 }
 
-/// Some files of a case in one.
-pub fn case(case: &str, files: &[&str]) -> Result<BTreeMap<String, Tensor>> {
-    let mut all = BTreeMap::new();
-    for file in files {
-        all.extend(load(&format!("pi05-tiny/{case}/{file}.safetensors"))?);
+/// Some files of a case.
+pub fn case(case: &str, files: &[&str]) -> Result<Vec<Reference>> {
+    let one = |file: &&str| {
+        let tensors = load(&format!("pi05-tiny/{case}/{file}.safetensors"))?.into_iter().collect();
+        Ok(Reference { file: file.to_string(), tensors })
+    };
+    files.iter().map(one).collect()
+}
+
+/// What the camera sees in a case: the reference puts present cameras first.
+pub fn pixels(files: &[Reference]) -> impl Fn(&str, &Tensor) -> Result<Tensor> + use<> {
+    let [inputs, forward, ..] = files else { panic!("inputs and the forward pass are wanted") };
+    let present: Vec<&str> = CAMERAS.into_iter().filter(|camera| inputs.tensors.contains_key(*camera)).collect();
+    let forward = forward.tensors.clone();
+    move |feature, _| {
+        let index = present.iter().position(|camera| *camera == feature).expect("the camera is present");
+        Ok(forward[&format!("image.{index}.pixels")].clone())
     }
-    Ok(all)
 }
 
 /// Inputs of a case as the network takes them, only the present cameras.
 pub fn inputs(name: &str) -> Result<(Batch, Targets, Draw)> {
-    let case = case(name, &["inputs", "train_forward"])?;
+    let files = case(name, &["inputs", "train_forward"])?;
+    let case: BTreeMap<String, Tensor> = files.into_iter().flat_map(|file| file.tensors).collect();
     let samples = case["noise"].dim(0)?;
     let lengths = case["observation.language.attention_mask"].to_dtype(DType::U32)?.sum(1)?.to_vec1::<u32>()?;
     let cameras: Vec<usize> = (0..3).filter(|&i| case.contains_key(CAMERAS[i])).collect();

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use candle_core::{DType, Device, Result, Tensor};
 use rstest::rstest;
 
-use super::fixture::{CAMERAS, case, difference, inputs, load, policy, tiny, weights};
+use super::fixture::{CAMERAS, case, difference, inputs, load, pixels, policy, tiny, weights};
 use super::init::RandomInit;
 use crate::adapter::plan::{Everything, Frozen, LoraSpec, TrainPlan};
 use crate::config::train::LossParity;
 use crate::policy::batch::{Batch, Draw, Targets};
-use crate::adapter::plan::FirstGradient;
-use crate::policy::policy::{Policy, StepOptions};
 use crate::policy::verify::{Verdict, verify};
+use crate::adapter::plan::FirstGradient;
+use crate::policy::{Policy, StepOptions};
 
 const OPTIONS: StepOptions =
     StepOptions { parity: LossParity::Lerobot, recompute: false, dropout_key: None, loss_scale: 1.0 };
@@ -25,12 +25,7 @@ const ALL: [&str; 5] = ["inputs", "train_forward", "gradients", "inference", "in
 fn agrees_with_the_reference_in_every_tensor(#[case] name: &str, #[case] tensors: usize) -> Result<()> {
     let reference = case(name, &ALL)?;
     let cameras = CAMERAS.map(str::to_owned);
-    let present: Vec<&str> = CAMERAS.into_iter().filter(|c| reference.contains_key(*c)).collect();
-    let pixels = |feature: &str, _: &Tensor| {
-        let index = present.iter().position(|c| *c == feature).unwrap_or(0);
-        Ok(reference[&format!("image.{index}.pixels")].clone())
-    };
-    let report = verify(&policy(&Everything)?, &reference, &cameras, pixels)?;
+    let report = verify(&policy(&Everything)?, &reference, &cameras, pixels(&reference))?;
     let bad: Vec<_> = report.rows.iter().filter(|row| row.verdict != Verdict::Pass).collect();
     assert!(bad.is_empty(), "{bad:#?}");
     assert!(report.passed());
@@ -41,15 +36,13 @@ fn agrees_with_the_reference_in_every_tensor(#[case] name: &str, #[case] tensors
 #[test]
 fn a_reference_tensor_without_a_counterpart_and_a_changed_one_are_failures() -> Result<()> {
     let mut reference = case("case-b", &["inputs", "train_forward"])?;
-    reference.insert("layer.7.prefix_hidden".into(), reference["layer.0.prefix_hidden"].clone());
-    reference.insert("v_t".into(), (&reference["v_t"] + 1e-3)?);
-    reference.insert("position_ids".into(), (&reference["position_ids"] + 1.0)?);
-    reference.insert("loss".into(), Tensor::new(f32::NAN, &Device::Cpu)?);
+    let pixels = pixels(&reference.clone());
+    let tensors = &mut reference[1].tensors;
+    tensors.insert("layer.7.prefix_hidden".into(), tensors["layer.0.prefix_hidden"].clone());
+    tensors.insert("v_t".into(), (&tensors["v_t"] + 1e-3)?);
+    tensors.insert("position_ids".into(), (&tensors["position_ids"] + 1.0)?);
+    tensors.insert("loss".into(), Tensor::new(f32::NAN, &Device::Cpu)?);
     let cameras = CAMERAS.map(str::to_owned);
-    let pixels = |feature: &str, _: &Tensor| {
-        let index = CAMERAS.iter().position(|c| *c == feature).unwrap_or(0);
-        Ok(reference[&format!("image.{index}.pixels")].clone())
-    };
     let report = verify(&policy(&Frozen)?, &reference, &cameras, pixels)?;
     let bad: Vec<_> = report.rows.iter().filter(|r| r.verdict != Verdict::Pass).map(|r| r.name.as_str()).collect();
     assert_eq!(bad, ["layer.7.prefix_hidden", "loss", "position_ids", "v_t"]);
