@@ -151,29 +151,30 @@ impl Arch {
     pub(crate) fn check(&self) -> Result<(), ArchError> {
         let broken = |rule: &'static str, found: String| Err(ArchError::Impossible { rule, found });
         let (vision, vlm, expert) = (&self.vision, &self.vlm, &self.expert);
+        // The limits keep every product of sizes within 64 bits and the list of parameters short, whatever a file says.
+        let (layers, side, any) = (1 << 10, 1 << 12, 1 << 20);
         let sizes = [
-            ("vision width", vision.width),
-            ("vision depth", vision.depth),
-            ("vision heads", vision.heads),
-            ("vision mlp", vision.mlp),
-            ("patch", vision.patch),
-            ("image", vision.image),
-            ("vlm width", vlm.width),
-            ("vlm mlp", vlm.mlp),
-            ("vlm depth", vlm.depth),
-            ("heads", vlm.heads),
-            ("key/value heads", vlm.kv_heads),
-            ("head dimension", vlm.head_dim),
-            ("expert width", expert.width),
-            ("expert mlp", expert.mlp),
-            ("vocabulary", self.vocab_size),
-            ("chunk_size", self.chunk_size),
-            ("max_state_dim", self.max_state_dim),
-            ("max_action_dim", self.max_action_dim),
+            ("vision width", vision.width, any),
+            ("vision depth", vision.depth, layers),
+            ("vision heads", vision.heads, layers),
+            ("vision mlp", vision.mlp, any),
+            ("patch", vision.patch, side),
+            ("image", vision.image, side),
+            ("vlm width", vlm.width, any),
+            ("vlm mlp", vlm.mlp, any),
+            ("vlm depth", vlm.depth, layers),
+            ("heads", vlm.heads, layers),
+            ("key/value heads", vlm.kv_heads, layers),
+            ("head dimension", vlm.head_dim, side),
+            ("expert width", expert.width, any),
+            ("expert mlp", expert.mlp, any),
+            ("vocabulary", self.vocab_size, any),
+            ("chunk_size", self.chunk_size, any),
+            ("max_state_dim", self.max_state_dim, any),
+            ("max_action_dim", self.max_action_dim, any),
         ];
-        // The upper limit keeps products of three sizes within 64 bits, whatever a file says.
-        if let Some((name, size)) = sizes.iter().find(|(_, size)| *size == 0 || *size > 1 << 20) {
-            return broken("every size lies between 1 and 1048576", format!("{name} = {size}"));
+        if let Some((name, size, _)) = sizes.iter().find(|(_, size, limit)| *size == 0 || size > limit) {
+            return broken("a size is at least 1 and not absurdly large", format!("{name} = {size}"));
         }
         if !vision.width.is_multiple_of(vision.heads) {
             return broken(
@@ -429,6 +430,7 @@ mod tests {
         refused(|a| a.expert.head_dim = 8);
         refused(|a| a.expert.depth = 2);
         refused(|a| a.vlm.width = usize::MAX);
+        refused(|a| a.vision.depth = 100_000);
         refused(|a| a.expert.width = 33);
         refused(|a| a.max_period = f64::NAN);
         refused(|a| a.min_period = 4.0);

@@ -2,6 +2,7 @@
 //! error, if only one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 use serde::Serialize;
@@ -9,6 +10,7 @@ use serde::Serialize;
 use super::error::{CheckpointError, Reshaped, Unfit};
 use super::names::{self, Recognised};
 use super::store::{Store, float_type};
+use crate::config::train::PolicyKind;
 use crate::policy::arch::Arch;
 use crate::policy::parameters::{ParameterSpec, parameters, path};
 use crate::policy::weights::WeightSource;
@@ -75,7 +77,7 @@ enum Origin {
 
 /// The weights of a checkpoint under canonical names, read when asked for.
 pub struct Weights {
-    store: Store,
+    store: Arc<Store>,
     origins: HashMap<String, Origin>,
     fresh: Box<dyn WeightSource + Send + Sync>,
     account: Account,
@@ -97,7 +99,7 @@ impl Weights {
     /// [`Unfit`] with everything that is missing, of another shape, unexpected or contradictory.
     pub fn settle(
         checkpoint: &str,
-        store: Store,
+        store: Arc<Store>,
         arch: &Arch,
         allow_new: &[String],
         fresh: Box<dyn WeightSource + Send + Sync>,
@@ -123,7 +125,7 @@ impl Weights {
             let cause = format!("it has {}'s own layout, which this version does not read", recognised.layout.name);
             return Err(CheckpointError::Unfit(Box::new(unfit(Some(cause)))));
         }
-        let mut settling = Settling::new(checkpoint, &store, recognised);
+        let mut settling = Settling::new(checkpoint, &store, recognised, arch);
         for parameter in &parameters {
             settling.place(parameter, &parameters, allow_new);
         }
@@ -169,6 +171,8 @@ fn check_allowed(allow_new: &[String], parameters: &[ParameterSpec]) -> Result<(
 struct Settling<'a> {
     store: &'a Store,
     names: BTreeMap<String, Vec<String>>,
+    /// The state branch is switched on and the checkpoint has none: it may begin anew, as a whole.
+    starts_state_branch: bool,
     /// Canonical names that found their place.
     used: BTreeSet<String>,
     origins: HashMap<String, Origin>,
@@ -177,7 +181,7 @@ struct Settling<'a> {
 }
 
 impl<'a> Settling<'a> {
-    fn new(checkpoint: &str, store: &'a Store, recognised: Recognised) -> Settling<'a> {
+    fn new(checkpoint: &str, store: &'a Store, recognised: Recognised, arch: &Arch) -> Settling<'a> {
         let account = Account {
             checkpoint: checkpoint.to_owned(),
             layout: recognised.layout.name,
@@ -201,13 +205,24 @@ impl<'a> Settling<'a> {
             unreadable: Vec::new(),
             cause: None,
         };
-        Settling { store, names: recognised.names, used: BTreeSet::new(), origins: HashMap::new(), account, unfit }
+        // A lone `state_proj` is π₀'s: the branch is known by its two further layers.
+        let branch = recognised.names.keys().any(|name| name.starts_with("state_mlp_"));
+        let starts_state_branch = arch.kind == PolicyKind::Pi05 && arch.state_cond && !branch;
+        Settling {
+            store,
+            names: recognised.names,
+            starts_state_branch,
+            used: BTreeSet::new(),
+            origins: HashMap::new(),
+            account,
+            unfit,
+        }
     }
 
     /// Finds the origin of one parameter: itself, its tie, a fused tensor, or nothing where that is allowed.
     fn place(&mut self, parameter: &ParameterSpec, all: &[ParameterSpec], allow_new: &[String]) {
         let name = &parameter.name;
-        if self.is_state_branch(name) && !self.names.contains_key("state_mlp_in.weight") {
+        if self.starts_state_branch && in_state_branch(name) {
             self.begin(name, "the base has no state-conditioning branch");
         } else if self.names.contains_key(name) {
             self.take(parameter, name, 0, &parameter.shape);
@@ -222,12 +237,6 @@ impl<'a> Settling<'a> {
         } else {
             self.unfit.missing.push((name.clone(), parameter.shape.clone()));
         }
-    }
-
-    fn is_state_branch(&self, name: &str) -> bool {
-        // `state_proj` of π₀ never comes here without its π₀ siblings, so it is required there.
-        let in_branch = name.split('.').next().is_some_and(|module| path::STATE_MODULES.contains(&module));
-        in_branch && !self.names.contains_key("action_time_mlp_in.weight")
     }
 
     fn begin(&mut self, name: &str, reason: &'static str) {
@@ -302,14 +311,12 @@ impl<'a> Settling<'a> {
             }
         }
         let (embed, head) = (self.names.get(path::EMBED_TOKENS), self.names.get(path::LM_HEAD));
-        if let (Some([embed, ..]), Some([head, ..])) = (embed.map(Vec::as_slice), head.map(Vec::as_slice)) {
-            if !self.store.same(embed, head) {
-                self.account.notes.push(
-                    "embed_tokens.weight and lm_head.weight differ: the former is used (LeRobot leaves the latter \
-                     behind in full fine-tunes)"
-                        .into(),
-                );
-            }
+        if let (Some([embed, ..]), Some([head, ..])) = (embed.map(Vec::as_slice), head.map(Vec::as_slice))
+            && !self.store.same(embed, head)
+        {
+            let note = "embed_tokens.weight and lm_head.weight differ: the former is used (LeRobot leaves the latter \
+                        behind in full fine-tunes)";
+            self.account.notes.push(note.into());
         }
     }
 
@@ -338,4 +345,8 @@ impl<'a> Settling<'a> {
             )
         })
     }
+}
+
+fn in_state_branch(parameter: &str) -> bool {
+    parameter.split('.').next().is_some_and(|module| path::STATE_MODULES.contains(&module))
 }

@@ -75,7 +75,9 @@ impl Explain for CheckpointError {
             CheckpointError::Unfit(unfit) => unfit.hint(),
             CheckpointError::AllowNew { nearest: Some(name), .. } => Some(format!("model.allow_new=[{name:?}]")),
             CheckpointError::AdapterOnly { base, .. } => Some(format!("model.base={base:?}")),
-            CheckpointError::NoStatistics { .. } => Some("fine-tune it first: vlash train model.base=…".into()),
+            CheckpointError::NoStatistics { directory } => {
+                Some(format!("fine-tune it first: vlash train model.base={:?}", directory.display().to_string()))
+            }
             _ => None,
         }
     }

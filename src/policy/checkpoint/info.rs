@@ -146,7 +146,8 @@ pub fn describe(directory: &std::path::Path) -> Result<Info, CheckpointError> {
 impl fmt::Display for Info {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |label: &str, text: String| writeln!(f, "{label:<12}{text}");
-        line("policy", format!("{} in {}", kind_name(self.kind, self.state_cond), self.directory))?;
+        let conditioned = if self.state_cond { ", conditioned on the state," } else { "" };
+        line("policy", format!("{}{conditioned} in {}", kind_name(self.kind), self.directory))?;
         line("parameters", thousands(self.parameters as u64))?;
         let types: Vec<String> = self.stored.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
         let stored = if types.is_empty() { "none: an adapter only".to_owned() } else { types.join(", ") };
@@ -213,12 +214,12 @@ impl fmt::Display for Info {
     }
 }
 
-fn kind_name(kind: PolicyKind, state_cond: bool) -> String {
-    let name = match kind {
+/// A policy's name as its authors write it.
+pub(super) fn kind_name(kind: PolicyKind) -> &'static str {
+    match kind {
         PolicyKind::Pi05 => "π₀.₅",
         PolicyKind::Pi0 => "π₀",
-    };
-    if state_cond { format!("{name}, conditioned on the state") } else { name.to_owned() }
+    }
 }
 
 /// Digits in groups of three.

@@ -5,6 +5,7 @@
 //! loads.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::config::train::LongPrompts;
 use crate::dataset::finding::{Finding, Severity};
@@ -50,7 +51,7 @@ pub struct Checkpoint {
     pub adapters: Vec<AdapterFound>,
     /// Unknown fields, contradictions: for the report.
     pub findings: Vec<Finding>,
-    store: Option<Store>,
+    store: Option<Arc<Store>>,
 }
 
 impl Checkpoint {
@@ -67,7 +68,7 @@ impl Checkpoint {
             _ => CheckpointError::Read { path: path.clone(), source },
         })?;
         let (mut config, mut findings) = PolicyConfig::parse(&path, &text)?;
-        let store = Store::open(&directory)?;
+        let store = Store::open(&directory)?.map(Arc::new);
         let adapters = adapter::find(&directory)?;
         if store.is_none() && adapters.is_empty() {
             return Err(CheckpointError::NotACheckpoint { directory, missing: store::SINGLE_FILE });
@@ -93,14 +94,14 @@ impl Checkpoint {
     /// Parameters that the checkpoint may lack, by `allow_new` or because they are the state branch that training
     /// switches on, are asked of `fresh`. Every other difference is an error.
     pub fn weights(
-        self,
+        &self,
         arch: &Arch,
         allow_new: &[String],
         fresh: Box<dyn WeightSource + Send + Sync>,
     ) -> Result<Weights, CheckpointError> {
-        let Some(store) = self.store else {
+        let Some(store) = self.store.clone() else {
             let base = self.adapters.first().and_then(|adapter| adapter.base.clone()).unwrap_or_default();
-            return Err(CheckpointError::AdapterOnly { directory: self.directory, base });
+            return Err(CheckpointError::AdapterOnly { directory: self.directory.clone(), base });
         };
         Weights::settle(&self.directory.display().to_string(), store, arch, allow_new, fresh)
     }
@@ -197,7 +198,8 @@ fn contradictions(config: &PolicyConfig, store: &Store) -> Vec<Finding> {
         |message: String| Finding { severity: Severity::Error, code: "config-contradiction", message, fix: None };
     let mut found = Vec::new();
     if let Some(kind) = kind.filter(|&kind| kind != config.kind) {
-        found.push(finding(format!("config.json says {:?}, the tensors are those of {kind:?}", config.kind)));
+        let (says, are) = (info::kind_name(config.kind), info::kind_name(kind));
+        found.push(finding(format!("config.json says {says}, the tensors are those of {are}")));
     }
     if state_cond && !config.vlash_forge.state_cond {
         found.push(finding("the weights have a state-conditioning branch, config.json does not switch it on".into()));

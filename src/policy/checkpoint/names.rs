@@ -124,17 +124,19 @@ fn canonical(bare: &str, layout: &Layout, kind: PolicyKind) -> String {
     name
 }
 
+/// Prefixes under which older LeRobot and all VLASH policies keep statistics among their weights.
+pub const STATISTICS_BUFFERS: [&str; 7] = [
+    "normalize_inputs.",
+    "normalize_targets.",
+    "unnormalize_outputs.",
+    "normalize.",
+    "unnormalize.",
+    "input_normalizer.",
+    "output_normalizer.",
+];
+
 /// Why a tensor that the policy has no place for may be left alone; none: it may not.
 pub fn ignorable(canonical: &str, arch: &Arch) -> Option<&'static str> {
-    const STATISTICS: [&str; 7] = [
-        "normalize_inputs.",
-        "normalize_targets.",
-        "unnormalize_outputs.",
-        "normalize.",
-        "unnormalize.",
-        "input_normalizer.",
-        "output_normalizer.",
-    ];
     if canonical == path::LM_HEAD {
         return Some("the embedding is used");
     }
@@ -144,7 +146,7 @@ pub fn ignorable(canonical: &str, arch: &Arch) -> Option<&'static str> {
     if canonical.ends_with(".position_ids") || canonical.ends_with(".inv_freq") {
         return Some("a computed constant");
     }
-    if STATISTICS.iter().any(|prefix| canonical.starts_with(prefix)) {
+    if STATISTICS_BUFFERS.iter().any(|prefix| canonical.starts_with(prefix)) {
         return Some("normalisation statistics");
     }
     // With `state_cond` a lone state_proj is a leftover too: the branch is only whole with its two further layers.

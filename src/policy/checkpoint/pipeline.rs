@@ -198,7 +198,7 @@ pub fn write(config: &PolicyConfig, rename: &BTreeMap<String, String>) -> Result
     match config.kind {
         PolicyKind::Pi05 => {
             before.extend([relative, normaliser("normalizer_processor", all)]);
-            // Without that step LeRobot would tokenise the bare task; with state_cond ours is the only reader.
+            // Also with `state_cond`, whose prompt LeRobot does not know: it has no such network either.
             before.push(plain("pi05_prepare_state_tokenizer_processor_step", json!({})));
             before.extend([tokenizer, device()]);
         }

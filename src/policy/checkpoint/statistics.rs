@@ -7,6 +7,7 @@ use candle_core::{Device, Tensor};
 
 use super::config::Features;
 use super::error::CheckpointError;
+use super::names::STATISTICS_BUFFERS;
 use super::store::Store;
 use crate::dataset::stats::{FeatureStats, Statistics};
 
@@ -82,17 +83,6 @@ fn numbers(store: &Store, name: &str) -> Result<Vec<f64>, String> {
         .map_err(|e| format!("{name}: {e}"))
 }
 
-/// Prefixes under which older LeRobot and all VLASH policies keep statistics among their weights.
-const BUFFERS: [&str; 7] = [
-    "normalize_inputs.",
-    "normalize_targets.",
-    "unnormalize_outputs.",
-    "normalize.",
-    "unnormalize.",
-    "input_normalizer.",
-    "output_normalizer.",
-];
-
 /// Statistics from buffers such as `normalize_inputs.buffer_observation_state.mean`; none when there are no buffers.
 ///
 /// The dots of a feature's name are underscores there, so the name is found by encoding each known feature the same
@@ -111,7 +101,7 @@ pub fn read_buffers(
     let mut statistics = Statistics::new();
     for name in store.tensors().keys() {
         let bare = name.strip_prefix("model.").unwrap_or(name);
-        let Some(rest) = BUFFERS.iter().find_map(|prefix| bare.strip_prefix(prefix)) else { continue };
+        let Some(rest) = STATISTICS_BUFFERS.iter().find_map(|prefix| bare.strip_prefix(prefix)) else { continue };
         let Some((buffer, stat)) = rest.rsplit_once('.') else { continue };
         let Some(feature) = encoded.get(buffer.strip_prefix("buffer_").unwrap_or(buffer)) else { continue };
         let numbers = numbers(store, name).map_err(problem)?;

@@ -1,5 +1,7 @@
 //! Cameras are matched by name, never by order.
 
+use std::collections::BTreeMap;
+
 use super::error::ProcessorError;
 use crate::dataset::finding::{Finding, Severity};
 
@@ -59,6 +61,28 @@ pub fn match_cameras(
     Ok(CameraMatch { findings: masked.chain(unused).collect(), slots: matched })
 }
 
+/// The names of `offered` cameras after the rename map (`data.rename`, or a checkpoint's).
+///
+/// Entries for other features than cameras are none of its business.
+///
+/// # Errors
+/// An entry for a camera that is not offered, or two cameras of one name afterwards.
+pub fn rename_cameras(offered: &[String], rename: &BTreeMap<String, String>) -> Result<Vec<String>, ProcessorError> {
+    let is_camera = |name: &str| name.starts_with("observation.image");
+    if let Some(camera) = rename.keys().find(|name| is_camera(name) && !offered.contains(name)) {
+        return Err(ProcessorError::RenamedCamera { camera: camera.clone(), offered: offered.to_vec() });
+    }
+    let renamed: Vec<String> = offered.iter().map(|name| rename.get(name).unwrap_or(name).clone()).collect();
+    for slot in &renamed {
+        let same = renamed.iter().zip(offered).filter(|(to, _)| *to == slot);
+        let cameras: Vec<String> = same.map(|(_, from)| from.clone()).collect();
+        if cameras.len() > 1 {
+            return Err(ProcessorError::TwoCameras { slot: slot.clone(), cameras });
+        }
+    }
+    Ok(renamed)
+}
+
 pub(super) fn describe(slots: &[String], offered: &[String], missing: &[String]) -> String {
     format!(
         "the policy expects the cameras [{}]; the data offers [{}]; unmatched: {}",
@@ -111,7 +135,6 @@ fn related(camera: &str, slot: &str) -> bool {
 mod tests {
     use super::*;
     use crate::error::Explain;
-    use std::collections::BTreeMap;
 
     fn names(list: &[&str]) -> Vec<String> {
         list.iter().map(|name| format!("observation.images.{name}")).collect()
@@ -137,7 +160,7 @@ mod tests {
         let rename: BTreeMap<String, String> = pasted["data"]["rename"].clone().try_into().unwrap();
         let empty = pasted["model"]["empty_cameras"].as_integer().unwrap() as usize;
         assert_eq!(rename["observation.images.wrist"], "observation.images.left_wrist_0_rgb");
-        let renamed: Vec<String> = offered.iter().map(|name| rename.get(name).unwrap_or(name).clone()).collect();
+        let renamed = rename_cameras(&offered, &rename).unwrap();
         let found = match_cameras(&slots, &renamed, empty).unwrap();
         assert_eq!(found.slots.iter().flatten().count(), 2);
         assert_eq!(found.findings[0].code, "masked-camera");
@@ -151,5 +174,18 @@ mod tests {
         assert_eq!(match_cameras(&slots, &names(&["top", "wrist"]), 0).unwrap().slots, [Some(0), Some(1), None]);
         assert!(match_cameras(&slots, &[], 3).is_err(), "a policy that sees nothing");
         assert!(match_cameras(&[], &[], 0).unwrap().slots.is_empty());
+    }
+
+    #[test]
+    fn a_rename_of_nothing_and_two_cameras_of_one_name_are_refused() {
+        let offered = names(&["front", "wrist"]);
+        let rename = |from: &str, to: &str| BTreeMap::from([(from.to_owned(), to.to_owned())]);
+        let error = rename_cameras(&offered, &rename("observation.images.side", "observation.images.top")).unwrap_err();
+        let text = "the rename map names the camera \"observation.images.side\", but the data has \
+                    [observation.images.front, observation.images.wrist]";
+        assert_eq!(error.to_string(), text);
+        let clash = rename("observation.images.front", "observation.images.wrist");
+        assert!(matches!(rename_cameras(&offered, &clash), Err(ProcessorError::TwoCameras { .. })));
+        assert_eq!(rename_cameras(&offered, &rename("observation.qpos", "observation.state")).unwrap(), offered);
     }
 }

@@ -28,6 +28,12 @@ pub enum ProcessorError {
         "state and markers of the prompt alone have {tokens} tokens, the limit tokenizer_max_length is {limit}: no task text fits"
     )]
     NoRoomForTask { tokens: usize, limit: usize },
+    #[error("tokenizer_max_length is {found}; 1 to {most} are possible (the language model's positions)")]
+    TokenLimit { found: usize, most: usize },
+    #[error("the rename map names the camera {camera:?}, but the data has [{}]", offered.join(", "))]
+    RenamedCamera { camera: String, offered: Vec<String> },
+    #[error("two cameras are called {slot:?} after renaming: {}", cameras.join(" and "))]
+    TwoCameras { slot: String, cameras: Vec<String> },
     #[error("{feature}: {found} values where the policy takes {expected}{}", of_sample(.index))]
     Length { feature: String, found: usize, expected: usize, index: Option<usize> },
     #[error("{feature}[{dimension}] is {value}{}", of_sample(.index))]
@@ -45,7 +51,7 @@ pub enum ProcessorError {
     },
     #[error("statistics of {feature}: {problem}")]
     ImpossibleStatistics { feature: String, problem: String },
-    #[error("no statistics of {feature}: {needed} is needed by the normalisation mode {mode}")]
+    #[error("no statistics of {feature}: the normalisation mode {mode} needs {needed}")]
     MissingStatistics { feature: String, needed: &'static str, mode: &'static str },
     #[error("cannot put {what} on the device")]
     Device { what: &'static str, source: candle_core::Error },

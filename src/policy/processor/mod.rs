@@ -42,6 +42,9 @@ use prompt::{Prompt, PromptForm};
 pub const STATE: &str = "observation.state";
 pub const ACTION: &str = "action";
 
+/// Positions of Gemma.
+const MAX_TOKENS: usize = 8192;
+
 /// What a policy expects of its inputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessorSpec {
@@ -140,7 +143,8 @@ impl Processor {
     /// `statistics` are used as they are: run [`prepare_statistics`] over a dataset's first.
     ///
     /// # Errors
-    /// Statistics of another width or without what the modes need; more real dimensions than padded ones.
+    /// Statistics of another width or without what the modes need; more real dimensions than padded ones;
+    /// an impossible length of the prompt.
     pub fn new(
         spec: ProcessorSpec,
         statistics: &Statistics,
@@ -152,6 +156,9 @@ impl Processor {
             if found > expected {
                 return Err(ProcessorError::Length { feature: feature.into(), found, expected, index: None });
             }
+        }
+        if !(1..=MAX_TOKENS).contains(&spec.tokenizer_max_length) {
+            return Err(ProcessorError::TokenLimit { found: spec.tokenizer_max_length, most: MAX_TOKENS });
         }
         Ok(Processor {
             state: Normaliser::new(STATE, spec.state_dim, spec.state_mode, statistics.get(STATE))?,

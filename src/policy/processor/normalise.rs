@@ -214,10 +214,7 @@ mod tests {
     fn what_is_missing_or_not_finite_is_named() {
         let v21 = FeatureStats { mean: vec![0.0; 2], std: vec![1.0; 2], ..FeatureStats::default() };
         let error = Normaliser::new("action", 2, NormMode::Quantiles, Some(&v21)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "no statistics of action: q01 and q99 is needed by the normalisation mode QUANTILES"
-        );
+        assert_eq!(error.to_string(), "no statistics of action: the normalisation mode QUANTILES needs q01 and q99");
         let error = Normaliser::new("action", 3, NormMode::MeanStd, Some(&v21)).unwrap_err();
         assert!(matches!(error, ProcessorError::Length { found: 2, expected: 3, .. }));
         let normaliser = Normaliser::new("action", 2, NormMode::MeanStd, Some(&v21)).unwrap();

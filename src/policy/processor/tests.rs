@@ -197,6 +197,9 @@ fn statistics_of_another_width_are_refused_at_the_start() {
     let error = Processor::new(ProcessorSpec { state_dim: 6, ..spec() }, &statistics(), Tokenizer::builtin().unwrap())
         .unwrap_err();
     assert!(matches!(error, ProcessorError::Length { found: 8, expected: 6, .. }), "{error}");
+    let endless = ProcessorSpec { tokenizer_max_length: usize::MAX, ..spec() };
+    let error = Processor::new(endless, &statistics(), Tokenizer::builtin().unwrap()).unwrap_err();
+    assert!(matches!(error, ProcessorError::TokenLimit { .. }));
     let wide = ProcessorSpec { state_dim: 33, ..spec() };
     assert!(Processor::new(wide, &statistics(), Tokenizer::builtin().unwrap()).is_err());
 }
