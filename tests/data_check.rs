@@ -82,7 +82,11 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let to = to.join(entry.file_name());
-        if entry.path().is_dir() { copy(&entry.path(), &to) } else { drop(fs::copy(entry.path(), to).unwrap()) }
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
     }
 }
 
@@ -203,7 +207,7 @@ fn a_missing_video_takes_its_episode_out() {
     let set = Copy::of(V21);
     fs::remove_file(set.path(&v21_video(1))).unwrap();
     insta::assert_snapshot!(set.text(&set.check()));
-    let report = set.check_with(|options| options.episodes = Some(vec![0, 2, 3]));
+    let report = set.check_with(|options| options.selection.episodes = Some(vec![0, 2, 3]));
     assert!(report.can_train(), "the proposed selection works: {report}");
 }
 
@@ -215,7 +219,7 @@ fn a_partial_download_offers_what_is_here() {
         fs::remove_file(set.path(&v21_video(episode))).unwrap();
     }
     insta::assert_snapshot!(set.text(&set.check()));
-    assert!(set.check_with(|options| options.episodes = Some(vec![2])).can_train());
+    assert!(set.check_with(|options| options.selection.episodes = Some(vec![2])).can_train());
 }
 
 #[rstest]
@@ -232,7 +236,7 @@ fn lfs_pointers(#[case] name: &str, #[case] file: &str) {
 #[test]
 fn unknown_and_repeated_episodes_of_a_selection() {
     let set = Copy::of(V21);
-    let report = set.check_with(|options| options.episodes = Some(vec![2, 9, 2]));
+    let report = set.check_with(|options| options.selection.episodes = Some(vec![2, 9, 2]));
     insta::assert_snapshot!(set.text(&report));
 }
 
@@ -325,7 +329,7 @@ fn videos_that_end_early() {
     fs::copy(set.path(&v21_video(1)), set.path(&v21_video(3))).unwrap();
     fs::copy(set.path(&v21_video(2)), set.path(&v21_video(0))).unwrap();
     insta::assert_snapshot!(set.text(&set.check()));
-    assert!(set.check_with(|options| options.episodes = Some(vec![1, 2, 3])).can_train());
+    assert!(set.check_with(|options| options.selection.episodes = Some(vec![1, 2, 3])).can_train());
 }
 
 #[test]
@@ -360,7 +364,7 @@ fn values_that_are_not_finite() {
         })
     });
     insta::assert_snapshot!(set.text(&set.check()));
-    assert!(set.check_with(|options| options.episodes = Some(vec![0, 2, 3])).can_train());
+    assert!(set.check_with(|options| options.selection.episodes = Some(vec![0, 2, 3])).can_train());
 }
 
 #[test]

@@ -10,14 +10,16 @@ use crate::dataset::resolve::resolve;
 use crate::dataset::{Dataset, DatasetError, Selection};
 use crate::error::Failure;
 
+mod check;
 mod export;
 mod info;
 mod show;
 
-/// Look into datasets: what they hold, single samples as a trainer sees them.
+/// Look into datasets: what they hold, whether they can be trained on, single samples as a trainer sees them.
 #[derive(clap::Subcommand)]
 pub enum Command {
     Info(info::Args),
+    Check(check::Args),
     Show(show::Args),
     Export(export::Args),
 }
@@ -25,6 +27,7 @@ pub enum Command {
 pub fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Info(args) => info::run(args)?,
+        Command::Check(args) => return Ok(check::run(args)?),
         Command::Show(args) => show::run(args)?,
         Command::Export(args) => export::run(args)?,
     }
@@ -39,7 +42,7 @@ struct DatasetArgs {
     /// The dataset's own directory, or the parent of owner/name
     #[arg(long)]
     root: Option<PathBuf>,
-    /// Episodes, in this order: 2,4 or 0..16,18..49 (both ends included) [default: all]
+    /// Episodes, in this order: 2,4 or 0..=16,18..=49 [default: all]
     #[arg(long, value_name = "LIST")]
     episodes: Option<Numbers>,
     /// Cameras by feature name [default: all that are not depth maps]

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::error::Failure;
 
 mod data;
+mod output;
 mod policy;
 mod train;
 mod train_run;

@@ -1,10 +1,9 @@
 //! `vlash train`: what was typed to a configuration.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::cli::train_run;
+use crate::cli::{output, train_run};
 use crate::cli::typed::{self, Flag, Typed};
 use crate::config::train::Preset;
 use crate::config::{self, Source};
@@ -132,7 +131,7 @@ impl Explain for UsageError {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let Some(request) = Request::parse(&args.typed)? else {
         let usage = "vlash train [CONFIG] [OPTION…] [KEY=VALUE…]";
-        print_out(&format!("Fine-tune a policy.\n\nUsage: {usage}\n\n{}\n{EXAMPLES}\n", typed::help(FLAGS)))?;
+        output::print(&format!("Fine-tune a policy.\n\nUsage: {usage}\n\n{}\n{EXAMPLES}\n", typed::help(FLAGS)))?;
         return Ok(ExitCode::SUCCESS);
     };
     let loaded = config::load(&request.source, request.preset, &request.overrides)?;
@@ -140,11 +139,11 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         eprintln!("note: {note}");
     }
     if request.print_config {
-        print_out(&config::print::resolved(&loaded))?;
+        output::print(&config::print::resolved(&loaded))?;
         return Ok(ExitCode::SUCCESS);
     }
     if request.dry_run {
-        print_out(&train_run::check(&loaded, request.accept_changes)?)?;
+        output::print(&train_run::check(&loaded, request.accept_changes)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if train_run::wants_dashboard(request.tui, request.json) {

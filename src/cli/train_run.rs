@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::config::origin::Loaded;
+use crate::config::Loaded;
 use crate::config::train::TrainConfig;
 use crate::error::{Explain, Failure, Kind};
 use crate::track::console::{Console, count};
@@ -29,7 +29,7 @@ pub fn wants_dashboard(asked: bool, json: bool) -> bool {
 /// Checks everything that can be checked without training, and says what would be trained.
 pub fn check(loaded: &Loaded<TrainConfig>, accept_changes: bool) -> Result<String, Failure> {
     let config = &loaded.value;
-    let session = train::check(config, accept_changes)?;
+    let session = train::run::check(config, accept_changes)?;
     let (data, model) = (&session.data, &session.model);
     let held_out = data.held_out.as_ref().map_or(0, |dataset| dataset.len());
     let mut text = format!(

@@ -1,7 +1,7 @@
 //! Sets of episode numbers, as people write and read them.
 
 /// Episodes as a list that works when pasted behind `data.episodes =`: `[2, 4]`, or
-/// `"0..16,18..49"` (both ends included) where a list would be long.
+/// `"0..=16,18..=49"` where a list would be long.
 pub fn episode_list(episodes: &[usize]) -> String {
     let runs = runs(episodes);
     if episodes.len() <= 12 || runs.iter().all(|(first, last)| first == last) {
@@ -10,7 +10,7 @@ pub fn episode_list(episodes: &[usize]) -> String {
     }
     let runs: Vec<String> = runs
         .into_iter()
-        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}..{last}") })
+        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}..={last}") })
         .collect();
     format!("\"{}\"", runs.join(","))
 }
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn long_selections_are_written_as_ranges() {
         let all_but_17: Vec<usize> = (0..50).filter(|&e| e != 17).collect();
-        assert_eq!(episode_list(&all_but_17), "\"0..16,18..49\"");
+        assert_eq!(episode_list(&all_but_17), "\"0..=16,18..=49\"");
         assert_eq!(episode_list(&[4, 2]), "[4, 2]");
     }
 

@@ -66,7 +66,8 @@ impl Export {
             self.window(dataset, episode, frame, &format!("window.{index}"), &mut tensors)?;
             tasks.insert(index.to_string(), dataset.task(episode, frame)?.into());
         }
-        let deltas = serde_json::Value::from_iter(self.deltas.iter().map(|(key, offsets)| (key.clone(), offsets.clone())));
+        let deltas =
+            serde_json::Value::from_iter(self.deltas.iter().map(|(key, offsets)| (key.clone(), offsets.clone())));
         let metadata = HashMap::from([
             ("writer".to_owned(), format!("vlash {}", env!("CARGO_PKG_VERSION"))),
             ("tasks".to_owned(), serde_json::Value::Object(tasks).to_string()),
@@ -87,12 +88,12 @@ impl Export {
     ) -> Result<(), DatasetError> {
         for (feature, deltas) in &self.deltas {
             let offsets = offsets_in_frames(feature, deltas, dataset.meta().info.fps, self.tolerance_s)?;
-            let steps: Vec<Step> =
-                offsets.iter().map(|&offset| shifted(frame, offset, episode.rows.length)).collect();
+            let steps: Vec<Step> = offsets.iter().map(|&offset| shifted(frame, offset, episode.rows.length)).collect();
             let name = format!("{prefix}.{feature}");
             match vector(dataset, feature) {
                 Some((width, matrix)) => {
-                    let values = steps.iter().flat_map(|step| row(matrix(&episode.rows), width, step.frame).iter().copied());
+                    let values =
+                        steps.iter().flat_map(|step| row(matrix(&episode.rows), width, step.frame).iter().copied());
                     tensors.floats(name.clone(), vec![steps.len(), width], values);
                 }
                 None => {
@@ -100,7 +101,11 @@ impl Export {
                     tensors.images(name.clone(), &frames, true);
                 }
             }
-            tensors.bytes(format!("{name}_is_pad"), vec![steps.len()], steps.iter().map(|step| step.is_pad.into()).collect());
+            tensors.bytes(
+                format!("{name}_is_pad"),
+                vec![steps.len()],
+                steps.iter().map(|step| step.is_pad.into()).collect(),
+            );
         }
         Ok(())
     }
@@ -123,10 +128,11 @@ fn pictures(
     feature: &str,
     steps: &[Step],
 ) -> Result<Vec<Arc<RgbFrame>>, DatasetError> {
-    let camera = dataset.cameras().iter().find(|camera| camera.name == feature).ok_or_else(|| DatasetError::Camera {
-        problem: format!("{feature} is neither state, action nor a camera that is read"),
-        cameras: dataset.cameras().iter().map(|camera| camera.name.clone()).collect(),
-    })?;
+    let camera =
+        dataset.cameras().iter().find(|camera| camera.name == feature).ok_or_else(|| DatasetError::Camera {
+            problem: format!("{feature} is neither state, action nor a camera that is read"),
+            cameras: dataset.cameras().iter().map(|camera| camera.name.clone()).collect(),
+        })?;
     steps.iter().map(|step| dataset.image(episode, camera, step.frame)).collect()
 }
 

@@ -29,12 +29,21 @@ impl ProxyReport {
         if dataset.state_dim() != width {
             return Err(WindowError::ProxyDimensions { state: dataset.state_dim(), action: width });
         }
+        let rows = dataset.episodes().iter().map(|episode| (&*episode.rows.state, &*episode.rows.action));
+        Ok(ProxyReport::of_episodes(rows, width, state))
+    }
+
+    /// Measures over episodes, each given as states and actions, both `[frames, width]` row-major.
+    pub fn of_episodes<'a>(
+        episodes: impl Iterator<Item = (&'a [f32], &'a [f32])> + Clone,
+        width: usize,
+        state: &FeatureStats,
+    ) -> ProxyReport {
         let mut joints = vec![Joint::default(); width];
-        for episode in dataset.episodes() {
-            let rows = &episode.rows;
-            for frame in 0..rows.length {
-                let before = frame.checked_sub(1).map(|before| row(&rows.action, width, before));
-                let (state, action) = (row(&rows.state, width, frame), row(&rows.action, width, frame));
+        for (states, actions) in episodes.clone() {
+            for frame in 0..states.len() / width.max(1) {
+                let before = frame.checked_sub(1).map(|before| row(actions, width, before));
+                let (state, action) = (row(states, width, frame), row(actions, width, frame));
                 for (at, ((joint, &s), &a)) in joints.iter_mut().zip(state).zip(action).enumerate() {
                     joint.take(s.into(), a.into(), before.and_then(|row| row.get(at)).map(|&a| a.into()));
                 }
@@ -43,7 +52,7 @@ impl ProxyReport {
         let ratios: Vec<f64> = joints.iter().map(Joint::ratio).collect();
         let moving: Vec<f64> = joints.iter().filter(|joint| joint.range() > 0.0).map(Joint::ratio).collect();
         let mean_ratio = moving.iter().sum::<f64>() / moving.len().max(1) as f64;
-        Ok(ProxyReport { ratios, mean_ratio, outside: outside(dataset, state) })
+        ProxyReport { ratios, mean_ratio, outside: outside(episodes.map(|(_, actions)| actions), state) }
     }
 
     /// Refuses actions that are no positions.
@@ -90,12 +99,12 @@ impl Joint {
     }
 }
 
-fn outside(dataset: &Dataset, state: &FeatureStats) -> f64 {
+fn outside<'a>(actions: impl Iterator<Item = &'a [f32]>, state: &FeatureStats) -> f64 {
     let (Some(low), Some(high)) = (&state.q01, &state.q99) else { return 0.0 };
     let bounds: Vec<(f64, f64)> = low.iter().copied().zip(high.iter().copied()).collect();
     let (mut out, mut all) = (0u64, 0u64);
-    for episode in dataset.episodes() {
-        for values in episode.rows.action.chunks_exact(bounds.len().max(1)) {
+    for actions in actions {
+        for values in actions.chunks_exact(bounds.len().max(1)) {
             let beyond = |&(&value, &(low, high)): &(&f32, &(f64, f64))| !(low..=high).contains(&f64::from(value));
             out += values.iter().zip(&bounds).filter(beyond).count() as u64;
             all += values.len() as u64;

@@ -1,5 +1,6 @@
 //! A dataset opened for training: chosen episodes and cameras, samples by position.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -233,7 +234,9 @@ impl Dataset {
             None => &Table::open(&self.meta.root.join(&path))?,
         };
         let at = episode.rows.first_row + frame;
-        let images = table.read(&[camera.feature.as_str()], Some(&[at..at + 1]))?.images(&camera.feature)?;
+        let images = table
+            .read(&[camera.feature.as_str()], Some(std::slice::from_ref(&(at..at + 1))))?
+            .images(&camera.feature)?;
         let image_error = |problem: String| DatasetError::Image {
             episode: episode.meta.index,
             frame,
@@ -336,7 +339,7 @@ pub(super) fn row(matrix: &[f32], width: usize, at: usize) -> &[f32] {
     matrix.get(at * width..(at + 1) * width).unwrap_or_default()
 }
 
-fn vector<'a>(meta: &'a Metadata, name: &str, rename: &BTreeMap<String, String>) -> Option<&'a Feature> {
+pub(super) fn vector<'a>(meta: &'a Metadata, name: &str, rename: &BTreeMap<String, String>) -> Option<&'a Feature> {
     let source = rename.iter().find(|(_, to)| *to == name).map_or(name, |(from, _)| from);
     meta.info.feature(source).filter(|feature| feature.kind == FeatureKind::Numeric)
 }
@@ -397,9 +400,9 @@ fn open_tables(
     if cameras.iter().any(|camera| camera.source == CameraSource::Parquet) {
         for episode in episodes {
             let path = meta.data_path(&episode.meta);
-            if !tables.contains_key(&path) {
-                let table = Table::open(&meta.root.join(&path))?;
-                tables.insert(path, table);
+            if let Entry::Vacant(vacant) = tables.entry(path) {
+                let table = Table::open(&meta.root.join(vacant.key()))?;
+                vacant.insert(table);
             }
         }
     }

@@ -54,7 +54,10 @@ fn resolve_in(repo: Option<&str>, root: Option<&Path>, home: &Path) -> Result<Re
         return if is_dataset(&below) {
             Ok(plain(below))
         } else {
-            Err(refuse(&below, &format!("{repo} is not there (nor a path), and datasets are read from local directories only")))
+            Err(refuse(
+                &below,
+                &format!("{repo} is not there (nor a path), and datasets are read from local directories only"),
+            ))
         };
     };
     if is_dataset(&below) {
@@ -66,7 +69,10 @@ fn resolve_in(repo: Option<&str>, root: Option<&Path>, home: &Path) -> Result<Re
     let finding = named_otherwise.then(|| Finding {
         severity: Severity::Warning,
         code: "root-name",
-        message: format!("data.root {} is itself a dataset and is taken for {repo}, though its name differs", root.display()),
+        message: format!(
+            "data.root {} is itself a dataset and is taken for {repo}, though its name differs",
+            root.display()
+        ),
         fix: Some(format!("data.repo = {:?}", root.display().to_string())),
     });
     Ok(Resolved { path: root.to_path_buf(), finding })

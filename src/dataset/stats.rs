@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn impossible_statistics_are_told() {
         assert_eq!(plausible().impossible(), None);
-        let cases: [(fn(&mut FeatureStats), &str); 5] = [
+        type Spoil = fn(&mut FeatureStats);
+        let cases: [(Spoil, &str); 5] = [
             (|stats| stats.mean[0] = f64::NAN, "mean[0] is not a finite number"),
             (|stats| stats.std[0] = -0.1, "std[0] is negative"),
             (|stats| stats.count = 0, "count is 0"),

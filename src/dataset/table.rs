@@ -154,10 +154,16 @@ impl Rows {
     pub fn matrix(&self, column: &str, width: usize) -> Result<Vec<f32>, DatasetError> {
         let mut array = self.column(column)?.clone();
         let mut left = width;
-        while matches!(array.data_type(), DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..)) {
+        if width == 0 {
+            return Err(DatasetError::table(
+                &self.path,
+                format!("column {column} is declared to hold nothing (shape 0)"),
+            ));
+        }
+        while is_list(array.data_type()) {
             let nested = is_list(&element_type(array.data_type()));
             let (child, size) = self.open_lists(column, &array, (!nested).then_some(left))?;
-            if size == 0 || left % size != 0 {
+            if size == 0 || !left.is_multiple_of(size) {
                 return Err(self.width(column, 0, size, left));
             }
             left /= size;
@@ -238,7 +244,7 @@ impl Rows {
         self.no_nulls(column, array)?;
         if let Some(lists) = array.as_fixed_size_list_opt() {
             let size = usize::try_from(lists.value_length()).unwrap_or(0);
-            let elements = lists.values().slice(lists.value_offset_at(0) as usize, lists.len() * size);
+            let elements = lists.values().slice(lists.value_offset_at(0), lists.len() * size);
             return Ok((elements, size));
         }
         let item = element_type(array.data_type());
@@ -298,9 +304,7 @@ fn element_type(data_type: &DataType) -> DataType {
 /// Some writers store the index columns, of shape [1], as lists of one.
 fn unlist(array: &ArrayRef) -> ArrayRef {
     match array.as_fixed_size_list_opt() {
-        Some(lists) if lists.value_length() == 1 => {
-            lists.values().slice(lists.value_offset_at(0) as usize, lists.len())
-        }
+        Some(lists) if lists.value_length() == 1 => lists.values().slice(lists.value_offset_at(0), lists.len()),
         _ => array.clone(),
     }
 }

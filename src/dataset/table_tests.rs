@@ -58,6 +58,7 @@ fn vectors_come_as_scalars_lists_and_fixed_size_lists() {
     assert!(ragged.ends_with("column ragged, row 1: 1 values, expected 2 (shape in info.json)"), "{ragged}");
     assert!(rows.matrix("fixed", 4).is_err());
     assert!(rows.matrix("list", 3).is_err());
+    assert!(rows.matrix("scalar", 0).is_err());
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn only_the_rows_asked_for_are_returned() {
     let rows = table.read(&["index", "state"], Some(&[1..2, 4..6])).unwrap();
     assert_eq!(rows.integers("index").unwrap(), [1, 4, 5]);
     assert_eq!(rows.matrix("state", 2).unwrap(), [2.0, 3.0, 8.0, 9.0, 10.0, 11.0]);
-    assert!(table.read(&["index"], Some(&[5..7])).is_err());
+    assert!(table.read(&["index"], Some(&[0..1, 5..7])).is_err());
     assert!(table.read(&["other"], None).unwrap_err().to_string().contains("found state, index, task"));
 }
 
@@ -100,7 +101,7 @@ fn read_all(bytes: &[u8]) {
     if let Ok(rows) = table.read(&["state", "index", "task"], None) {
         let _ = (rows.matrix("state", 2), rows.integers("index"), rows.texts("task"));
     }
-    let _ = table.read(&["index"], Some(&[2..4]));
+    let _ = table.read(&["index"], Some(&[0..1, 2..4]));
 }
 
 proptest! {

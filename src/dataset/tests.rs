@@ -12,6 +12,8 @@ use super::window::{StateRule, WindowSpec};
 use super::*;
 use crate::error::Explain;
 
+mod stills;
+
 pub(super) fn fixture(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")).join(name)
 }
@@ -22,7 +24,11 @@ fn copy(name: &str) -> tempfile::TempDir {
         fs::create_dir_all(to).unwrap();
         for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
             let target = to.join(entry.file_name());
-            if entry.path().is_dir() { copy_into(&entry.path(), &target) } else { drop(fs::copy(entry.path(), target).unwrap()) }
+            if entry.path().is_dir() {
+                copy_into(&entry.path(), &target);
+            } else {
+                fs::copy(entry.path(), target).unwrap();
+            }
         }
     }
     let dir = tempfile::tempdir().unwrap();
@@ -102,7 +108,12 @@ fn the_action_proxy_needs_equal_dimensions_and_positions() {
 #[case("v21", 148, 7, 7)]
 #[case("v30-av1", 143, 8, 7)]
 #[case("v30-h264", 143, 6, 6)]
-fn rows_are_those_of_the_reference(#[case] name: &str, #[case] frames: usize, #[case] state: usize, #[case] action: usize) {
+fn rows_are_those_of_the_reference(
+    #[case] name: &str,
+    #[case] frames: usize,
+    #[case] state: usize,
+    #[case] action: usize,
+) {
     let bytes = fs::read(fixture(&format!("datasets/{name}.golden-frames.safetensors"))).unwrap();
     let golden = SafeTensors::deserialize(&bytes).unwrap();
     let dataset = Dataset::open(&fixture(&format!("datasets/{name}")), Selection::default()).unwrap();
@@ -206,7 +217,10 @@ fn git_lfs_pointers_are_recognised() {
 fn cameras_are_matched_by_name() {
     let root = fixture("datasets/v21");
     let rename = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-        pairs.iter().map(|(from, to)| (format!("observation.images.{from}"), format!("observation.images.{to}"))).collect()
+        pairs
+            .iter()
+            .map(|(from, to)| (format!("observation.images.{from}"), format!("observation.images.{to}")))
+            .collect()
     };
     let names = |selection| -> Result<Vec<String>, String> {
         let dataset = Dataset::open(&root, selection).map_err(|error| error.to_string())?;
@@ -243,4 +257,23 @@ fn not_finite_values_are_found_with_their_place() {
     broken.episodes_mut()[1].rows.state[7 * 5 + 2] = f32::NAN;
     let error = statistics::compute_all(&broken).unwrap_err().to_string();
     assert_eq!(error, "observation.state[2] (joint_2.pos) is NaN at episode 1, frame 5");
+}
+
+#[test]
+fn a_video_one_frame_short_is_counted_and_a_shorter_one_refused() {
+    let copy = copy("datasets/v21");
+    let top = copy.path().join("videos/chunk-000/observation.images.top");
+    let replace = |of: usize, by: usize| {
+        let from = fixture("datasets/v21/videos/chunk-000/observation.images.top").join(format!("episode_{by:06}.mp4"));
+        fs::copy(from, top.join(format!("episode_{of:06}.mp4"))).unwrap();
+    };
+    let check = || Dataset::open(copy.path(), Selection::default()).unwrap().check_videos();
+    assert_eq!(check().unwrap(), []);
+    // Lengths are 38, 40, 29 and 41.
+    replace(3, 1);
+    let short = ShortVideo { episode: 3, camera: "observation.images.top".into() };
+    assert_eq!(check().unwrap(), [short]);
+    replace(1, 0);
+    let error = check().unwrap_err().to_string();
+    assert!(error.starts_with("episode 1, camera observation.images.top: 40 rows but 38 video frames ("), "{error}");
 }

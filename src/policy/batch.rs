@@ -96,7 +96,10 @@ mod tests {
     fn batch() -> Result<Batch> {
         let device = &Device::Cpu;
         Ok(Batch {
-            images: vec![Tensor::ones((3, 3, 2, 2), DType::F32, device)?, Tensor::zeros((3, 3, 2, 2), DType::F32, device)?],
+            images: vec![
+                Tensor::ones((3, 3, 2, 2), DType::F32, device)?,
+                Tensor::zeros((3, 3, 2, 2), DType::F32, device)?,
+            ],
             image_masks: vec![vec![true, false, true], vec![false; 3]],
             tokens: Tensor::new(&[[5u32, 0, 0, 0], [6, 7, 0, 0], [8, 0, 0, 0]], device)?,
             token_lengths: vec![1, 2, 1],

@@ -129,6 +129,9 @@ impl Policy {
             gradients.insert(name, sum);
             Ok(())
         })?;
+        for trained in self.trained.iter().filter(|t| self.is_last_query(&t.name)) {
+            gradients.insert(trained.name.clone(), trained.var.as_detached_tensor().zeros_like()?);
+        }
         let backward_s = started.elapsed().as_secs_f64();
         let Losses { loss, loss_valid, per_sample, .. } = losses;
         Ok(StepOutput { loss, loss_valid, loss_per_sample: per_sample, gradients, forward_s, backward_s })
@@ -156,7 +159,12 @@ impl Policy {
     }
 
     /// The training forward with every boundary tensor under its name in the reference files. Nothing is trimmed.
-    pub(super) fn trace_training(&self, batch: &Batch, targets: &Targets, draw: &Draw) -> Result<BTreeMap<String, Tensor>> {
+    pub(super) fn trace_training(
+        &self,
+        batch: &Batch,
+        targets: &Targets,
+        draw: &Draw,
+    ) -> Result<BTreeMap<String, Tensor>> {
         let (mut tape, mut trace) = (Tape::new(Walk::EVALUATE), Trace::on());
         self.training_forward(&mut tape, batch, targets, draw, &mut trace)?;
         Ok(trace.into_tensors())
@@ -195,6 +203,11 @@ impl Policy {
     /// What to expect of the gradient of a trained parameter, by name, with the parameters as they stand.
     pub fn expectation(&self, parameter: &str) -> FirstGradient {
         use FirstGradient::{Never, NonZero, ZeroAtFirst};
+        if self.is_last_query(parameter) {
+            return ZeroAtFirst(
+                "the language model's last queries are read by nobody; zero, so that it decays as in LeRobot",
+            );
+        }
         if self.is_behind_the_cache(parameter) {
             return Never("nothing reads the language model's last hidden state: only its keys and values count");
         }
@@ -223,15 +236,25 @@ impl Policy {
         self.trained.iter().map(|t| (t.name.clone(), self.expectation(&t.name))).collect()
     }
 
-    /// The last layer's query, output, MLP and second norm, and the language model's final norm.
+    /// The last layer's output, MLP and second norm, and the language model's final norm.
     fn is_behind_the_cache(&self, parameter: &str) -> bool {
-        let Some((_, rest)) = parameter.split_once("language_model.") else { return false };
-        if rest.starts_with("norm.") {
-            return true;
-        }
-        let last = format!("layers.{}.", self.arch.vlm.depth - 1);
-        let unread = ["self_attn.q_proj.", "self_attn.o_proj.", "post_attention_layernorm.", "mlp."];
-        rest.strip_prefix(&last).is_some_and(|rest| unread.iter().any(|module| rest.starts_with(module)))
+        let unread = ["self_attn.o_proj.", "post_attention_layernorm.", "mlp."];
+        let last = self.in_last_layer(parameter).is_some_and(|rest| unread.iter().any(|m| rest.starts_with(m)));
+        last || parameter.contains("language_model.norm.")
+    }
+
+    /// The last layer's queries are read by nobody either. But the reference computes them together with the
+    /// expert's, so that its autograd gives their weights a gradient of exactly zero where it gives the others
+    /// none; AdamW then decays them. Ours reports the same zero without the computation.
+    fn is_last_query(&self, parameter: &str) -> bool {
+        self.in_last_layer(parameter).is_some_and(|rest| rest.starts_with("self_attn.q_proj."))
+    }
+
+    /// The name within the language model's last layer.
+    fn in_last_layer<'n>(&self, parameter: &'n str) -> Option<&'n str> {
+        let (_, rest) = parameter.split_once("language_model.layers.")?;
+        let (layer, rest) = rest.split_once('.')?;
+        (layer.parse() == Ok(self.arch.vlm.depth - 1)).then_some(rest)
     }
 
     /// Whether every AdaRMS projection ignores the condition.

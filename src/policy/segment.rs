@@ -188,8 +188,7 @@ impl<'s> Tape<'s> {
             return Ok(outputs.into_iter().map(Value::constant).collect());
         }
         let slots = inputs.iter().map(|input| input.slot).collect();
-        let inputs =
-            inputs.iter().map(|i| Input { tensor: i.tensor.clone(), wanted: i.slot.is_some() }).collect();
+        let inputs = inputs.iter().map(|i| Input { tensor: i.tensor.clone(), wanted: i.slot.is_some() }).collect();
         let (outputs, saved) = segment.forward(inputs, recompute, dropout_key)?;
         let first = self.slots;
         self.slots += outputs.len();
@@ -210,7 +209,11 @@ impl<'s> Tape<'s> {
             match &step.saved {
                 Saved::Inputs(inputs) => inputs.iter().for_each(|input| count(&input.tensor)),
                 Saved::Graph { outputs, .. } => {
-                    outputs.iter().flat_map(Tensor::sorted_nodes).filter(|node| !is_parameter(step.segment, node)).for_each(&mut count);
+                    outputs
+                        .iter()
+                        .flat_map(Tensor::sorted_nodes)
+                        .filter(|node| !is_parameter(step.segment, node))
+                        .for_each(&mut count);
                 }
             }
         }
@@ -284,7 +287,8 @@ mod tests {
 
     fn sine(name: Option<&str>, weight: f32) -> Result<Sine> {
         let frozen = Tensor::new(&[weight, weight], &Device::Cpu)?;
-        let trained = name.map(|n| Ok::<_, candle_core::Error>(Trained { name: n.into(), var: Var::from_tensor(&frozen)? }));
+        let trained =
+            name.map(|n| Ok::<_, candle_core::Error>(Trained { name: n.into(), var: Var::from_tensor(&frozen)? }));
         Ok(Sine { trained: trained.into_iter().collect::<Result<_>>()?, frozen })
     }
 

@@ -184,8 +184,7 @@ impl Case {
         let real = squared.narrow(2, 0, self.targets.action_dim)?;
         tensors.insert("loss_per_dim".into(), real.mean((0, 1))?);
         tensors.insert("loss_per_element".into(), squared);
-        let options =
-            StepOptions { parity: LossParity::Lerobot, recompute: true, dropout_key: None, loss_scale: 1.0 };
+        let options = StepOptions { parity: LossParity::Lerobot, recompute: true, dropout_key: None, loss_scale: 1.0 };
         let step = policy.gradients(&self.batch, &self.targets, &self.draw, &options)?;
         tensors.insert("loss".into(), Tensor::new(step.loss as f32, &Device::Cpu)?);
         tensors.extend(step.gradients.into_iter().map(|(name, gradient)| (format!("model.{name}"), gradient)));
@@ -199,7 +198,13 @@ impl Case {
         let steps = (0..=MOST_STEPS).take_while(|k| reference.contains_key(&format!("step.{k}.x_t"))).count();
         if (1..=MOST_STEPS).contains(&steps) {
             let sampled = policy.sample_traced(&self.batch, &self.draw.noise, steps, true)?;
-            tensors.extend(sampled.trace.into_iter().map(|(name, tensor)| inference_name(name, tensor)).collect::<Result<Vec<_>>>()?);
+            tensors.extend(
+                sampled
+                    .trace
+                    .into_iter()
+                    .map(|(name, tensor)| inference_name(name, tensor))
+                    .collect::<Result<Vec<_>>>()?,
+            );
             tensors.insert("actions".into(), sampled.actions.narrow(2, 0, self.targets.action_dim)?);
             tensors.insert("actions_padded".into(), sampled.actions);
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::control::{Command, Request};
+use super::run_dir::CONTROL;
 use crate::error::{Explain, Kind};
 use crate::files;
 
@@ -40,7 +41,7 @@ impl Explain for SendError {
 /// The file appears under its final name complete (written beside, synced, renamed); names that start with a
 /// dot are not requests. The answer comes as events that carry the id. The run directory itself must exist.
 pub fn send(run_dir: &Path, command: Command) -> Result<String, SendError> {
-    let inbox = run_dir.join("control");
+    let inbox = run_dir.join(CONTROL);
     let name = command.name();
     let id = new_id();
     let write = || -> io::Result<()> {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::event::Event;
+use super::run_dir::{LOGS, RUN_FILE};
 use super::status::Status;
 
 /// Longest line that is parsed, in bytes; longer ones are skipped and counted.
@@ -116,7 +117,7 @@ impl Reader {
         Reader {
             run_dir: run_dir.into(),
             events: LineTail::new(run_dir.join("events.jsonl")),
-            log: LineTail::from_end(run_dir.join("logs").join("rank-0.log"), LOG_TAIL),
+            log: LineTail::from_end(run_dir.join(LOGS).join("rank-0.log"), LOG_TAIL),
             run_seen: false,
         }
     }
@@ -161,7 +162,7 @@ impl Reader {
 
     fn poll_documents(&mut self, update: &mut Update) -> Result<(), Problem> {
         if !self.run_seen {
-            update.run = read_json(&self.run_dir.join("run.json"))?;
+            update.run = read_json(&self.run_dir.join(RUN_FILE))?;
             self.run_seen = update.run.is_some();
         }
         update.status = read_json(&self.run_dir.join("status.json"))?;
@@ -172,7 +173,7 @@ impl Reader {
 /// Whether `path` is a run directory to follow: it holds at least one of the files that a run writes.
 pub fn looks_like_run(path: &Path) -> Result<bool, Problem> {
     readable_directory(path)?;
-    Ok(["run.json", "events.jsonl", "status.json"].iter().any(|name| path.join(name).exists()))
+    Ok([RUN_FILE, "events.jsonl", "status.json"].iter().any(|name| path.join(name).exists()))
 }
 
 fn readable_directory(path: &Path) -> Result<(), Problem> {
@@ -348,7 +349,8 @@ mod tests {
     #[test]
     fn unknown_kinds_and_damaged_lines_are_counted_and_passed_over() {
         let run = tempfile::tempdir().unwrap();
-        let text = notice("a") + "{\"time\":2.0,\"event\":\"teleported\",\"to\":3}\n{\"time\":\nnoise\n\n" + &notice("b");
+        let text =
+            notice("a") + "{\"time\":2.0,\"event\":\"teleported\",\"to\":3}\n{\"time\":\nnoise\n\n" + &notice("b");
         append(&run.path().join("events.jsonl"), text.as_bytes());
         let update = Reader::new(run.path()).poll();
         assert_eq!(texts(&update), ["a", "b"]);

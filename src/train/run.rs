@@ -10,6 +10,7 @@ use super::disk;
 use super::error::TrainError;
 use super::feed::Feed;
 use super::meter::Meter;
+use super::prepare::model::OWN_BASE;
 use super::prepare::{self, Session};
 use super::resume::{self, Decision};
 use super::schedule::Schedule;
@@ -20,6 +21,7 @@ use crate::config::train::TrainConfig;
 use crate::dataset::finding::Severity;
 use crate::dataset::loader::LoaderOptions;
 use crate::dataset::order::Order;
+use crate::files;
 use crate::track::event::{Body, Level, Outcome, ValidationMetrics};
 use crate::track::recorder::{Listener, Recorder};
 use crate::track::run_dir::{RunDir, RunRecord};
@@ -72,6 +74,7 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
     let record = record(&request)?;
     let directory = RunDir::open(&path, &record)?;
     let store = Store::new(directory.checkpoints());
+    keep_own_base(&session, directory.path())?;
     let mut optimizer = optimizer(config, &session)?;
     let state = restore(&decision, &mut optimizer)?;
     let status = status(config, &state, &decision);
@@ -83,6 +86,20 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
     }
     let result = train(config, &session, optimizer, state, &directory, &store, stop, &decision, &mut recorder);
     conclude(recorder, result)
+}
+
+/// An adapter is worth nothing without its base: a run that drew its base at random writes it beside its checkpoints.
+/// Called while the policy still holds its first weights.
+fn keep_own_base(session: &Session, run: &Path) -> Result<(), TrainError> {
+    let place = run.join(OWN_BASE);
+    let model = &session.model;
+    if !model.random_base || model.exporter.adapter.is_none() || place.exists() {
+        return Ok(());
+    }
+    let temporary = files::temporary_beside(&place);
+    model.exporter.write_base(&model.policy, &temporary)?;
+    std::fs::rename(&temporary, &place)
+        .map_err(|source| TrainError::Io { action: "write the random base", path: place, source })
 }
 
 fn record(request: &Request<'_>) -> Result<RunRecord, TrainError> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::action::Effect;
 use super::capability::Capability;
@@ -17,16 +17,12 @@ use super::state::{Settings, State};
 use super::terminal::Screen;
 use super::{Exit, Options, TuiError, view};
 use crate::track::event::Level;
+use crate::track::now;
 
 /// The clock of ages on the screen.
 const TICK: Duration = Duration::from_secs(1);
 /// Most events taken before a frame may be drawn.
 const BATCH: usize = 64;
-
-/// Seconds since the Unix epoch.
-pub fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
-}
 
 /// What a session is told by flags and terminal.
 pub fn settings(run_dir: &Path, options: &Options, capability: &Capability) -> Settings {
@@ -202,7 +198,7 @@ impl App {
                 Err(error) => format!("cannot save the copied text: {error}"),
             }
         };
-        self.state.run.notify(self.state.now, Level::Info, told);
+        self.state.run.notify(Level::Info, told);
         Ok(())
     }
 }

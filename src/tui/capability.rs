@@ -157,7 +157,10 @@ mod tests {
         assert_eq!(detect(&[("TERM", "xterm"), ("COLORTERM", "truecolor")]).color, ColorLevel::True);
         assert_eq!(detect(&[("TERM", "linux")]).color, ColorLevel::Ansi16);
         assert_eq!(detect(&[("TERM", "vt100")]).color, ColorLevel::Never);
-        assert_eq!(detect(&[("TERM", "xterm"), ("NO_COLOR", "1"), ("COLORTERM", "truecolor")]).color, ColorLevel::Never);
+        assert_eq!(
+            detect(&[("TERM", "xterm"), ("NO_COLOR", "1"), ("COLORTERM", "truecolor")]).color,
+            ColorLevel::Never
+        );
         let forced = Capability::detect(ColorChoice::True, GlyphChoice::Block, &|_| None);
         assert_eq!((forced.color, forced.glyphs), (ColorLevel::True, Glyphs::Block));
     }

@@ -171,7 +171,10 @@ mod tests {
         commands.sent(ticket, Ok("9".into()));
         let entries: Vec<_> = commands.iter().collect();
         assert_eq!(entries.len(), 1);
-        assert_eq!((entries[0].text.as_str(), entries[0].describe(9.0).as_str()), ("lr 2e-5", "x refused (step 3): too high"));
+        assert_eq!(
+            (entries[0].text.as_str(), entries[0].describe(9.0).as_str()),
+            ("lr 2e-5", "x refused (step 3): too high")
+        );
     }
 
     #[test]

@@ -55,7 +55,8 @@ pub fn install(notify: impl Fn() + Send + Sync + 'static) -> Guard {
 
 fn report(info: &PanicHookInfo<'_>) -> Report {
     let payload = info.payload();
-    let text = payload.downcast_ref::<&str>().map(|s| (*s).to_owned()).or_else(|| payload.downcast_ref::<String>().cloned());
+    let text =
+        payload.downcast_ref::<&str>().map(|s| (*s).to_owned()).or_else(|| payload.downcast_ref::<String>().cloned());
     let text = super::format::clean(&text.unwrap_or_else(|| "no message".into()));
     let place = info.location().map_or_else(|| "unknown place".into(), |l| format!("{}:{}", l.file(), l.line()));
     let path = write(&place, &text);

@@ -59,7 +59,7 @@ pub fn metric(value: f64) -> String {
         value.to_string()
     } else if magnitude == 0.0 {
         "0".into()
-    } else if magnitude >= 1e5 || magnitude < 1e-3 {
+    } else if !(1e-3..1e5).contains(&magnitude) {
         short_exponent(value)
     } else if magnitude >= 100.0 {
         format!("{value:.0}")
@@ -81,11 +81,8 @@ fn short_exponent(value: f64) -> String {
     let text = format!("{value:.2e}");
     match text.split_once('e') {
         Some((mantissa, exponent)) => {
-            let mantissa = if mantissa.contains('.') {
-                mantissa.trim_end_matches('0').trim_end_matches('.')
-            } else {
-                mantissa
-            };
+            let mantissa =
+                if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
             format!("{mantissa}e{exponent}")
         }
         None => text,
@@ -113,6 +110,22 @@ pub fn clock(time: f64, zone: &TimeZone) -> String {
 pub fn date(time: f64, zone: &TimeZone) -> String {
     let moment = (time.is_finite() && time.abs() < 1e11).then(|| Timestamp::from_second(time as i64).ok()).flatten();
     moment.map_or_else(|| "n/a".into(), |t| t.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+/// How many lines `text` takes when it is wrapped at blanks to `width` columns, and within words that are longer.
+pub fn wrapped_lines(text: &str, width: usize) -> usize {
+    let (mut lines, mut column) = (1, 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        let needed = if column == 0 { length } else { column + 1 + length };
+        if needed <= width || width == 0 {
+            column = needed;
+        } else {
+            lines += usize::from(column > 0) + length.saturating_sub(1) / width;
+            column = if length == 0 { 0 } else { (length - 1) % width + 1 };
+        }
+    }
+    lines
 }
 
 /// Longest text taken over from a run, in characters.
@@ -163,9 +176,10 @@ mod tests {
 
     #[test]
     fn numbers_read_well_at_every_magnitude() {
-        assert_eq!([0.0, 0.3124, 4.56, 12.34, 123.4, 2e-5, 3.14e7].map(metric), [
-            "0", "0.312", "4.56", "12.3", "123", "2e-5", "3.14e7"
-        ]);
+        assert_eq!(
+            [0.0, 0.3124, 4.56, 12.34, 123.4, 2e-5, 3.14e7].map(metric),
+            ["0", "0.312", "4.56", "12.3", "123", "2e-5", "3.14e7"]
+        );
         assert_eq!(metric(f64::NAN), "NaN");
         assert_eq!([999, 12_400, 1_250_000].map(count), ["999", "12.4k", "1.25M"]);
         assert_eq!([512, 1536, 3 << 30].map(bytes), ["512 B", "1.5 KiB", "3.0 GiB"]);
@@ -179,6 +193,20 @@ mod tests {
         assert_eq!([3.2, 63.0, 5000.0, 100_000.0].map(duration), ["3 s", "1m 03s", "1h 23m", "1d 3h"]);
         assert_eq!(duration(f64::INFINITY), "n/a");
         assert_eq!([61.0, 600.0, 7300.0, 2e5].map(age), ["61 s", "10 min", "2 h", "2 d"]);
+    }
+
+    #[test]
+    fn wrapping_is_foreseen() {
+        for (text, width, lines) in [
+            ("", 5, 1),
+            ("one two", 7, 1),
+            ("one two", 6, 2),
+            ("one abcdefghij", 5, 3),
+            ("abcdefghij", 5, 2),
+            ("anything", 0, 1),
+        ] {
+            assert_eq!(wrapped_lines(text, width), lines, "{text:?} in {width}");
+        }
     }
 
     #[test]

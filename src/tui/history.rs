@@ -188,7 +188,8 @@ impl Series {
         let last = self.recent.back()?;
         let first = self.recent.iter().find(|p| p.step + steps >= last.step)?;
         let (from, to) = (first.smooth[0], last.smooth[0]);
-        (last.step > first.step && from.is_finite() && from != 0.0).then(|| ((to - from) / from, last.step - first.step))
+        (last.step > first.step && from.is_finite() && from != 0.0)
+            .then(|| ((to - from) / from, last.step - first.step))
     }
 }
 

@@ -125,8 +125,7 @@ pub fn watch(run_dir: &Path, options: &Options) -> Result<Exit, TuiError> {
             Err(problem) => return Err(TuiError::Directory(problem)),
         }
     }
-    let capability =
-        capability::Capability::detect(options.color, options.glyphs, &capability::process_environment);
+    let capability = capability::Capability::detect(options.color, options.glyphs, &capability::process_environment);
     if options.plain {
         return plain::run(run_dir, options, &capability, &mut io::stdout());
     }

@@ -31,7 +31,9 @@ impl Overlay {
     /// What is scrolled here.
     pub fn scroll(&mut self) -> Option<&mut usize> {
         match self {
-            Overlay::Help { scroll, .. } | Overlay::Commands { scroll } | Overlay::Notifications { scroll } => Some(scroll),
+            Overlay::Help { scroll, .. } | Overlay::Commands { scroll } | Overlay::Notifications { scroll } => {
+                Some(scroll)
+            }
             Overlay::Palette { selected, .. } => Some(selected),
             _ => None,
         }

@@ -22,7 +22,13 @@ pub struct Pace {
 impl Pace {
     /// Ten frames a second; four when `remote`; one when `slow`.
     pub fn new(remote: bool, slow: bool) -> Pace {
-        let base = if slow { SLOW } else if remote { REMOTE } else { LOCAL };
+        let base = if slow {
+            SLOW
+        } else if remote {
+            REMOTE
+        } else {
+            LOCAL
+        };
         Pace { base, interval: base, dirty: true, last: None, resized: None }
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc;
 
-use super::app::{now, settings};
+use super::app::settings;
 use super::capability::Capability;
 use super::format;
 use super::run::Liveness;
@@ -12,6 +12,7 @@ use super::source::Source;
 use super::state::State;
 use super::view::{life_words, message};
 use super::{Exit, Options, TuiError, theme};
+use crate::track::now;
 
 /// At most one line of progress in so many seconds.
 const PROGRESS_S: f64 = 10.0;

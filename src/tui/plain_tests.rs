@@ -9,11 +9,14 @@ use crate::tui::testing::{NOON, beat, happen, metrics, running};
 fn a_run_is_told_once_and_again_only_when_something_changed() {
     let mut state = running(80, 24);
     let mut plain = Plain::default();
-    assert_eq!(plain.lines(&state), [
-        "12:00:00 bright-owl is running on h3, process 4123, step 12400 of 30000",
-        "12:00:00 step 12400 of 30000: loss 0.297, down 3 % over 500 steps, lr 1.27e-5, 49.6 samples/s, 5h 12m left",
-        "12:00:00 validation at step 12000: loss 0.330, zero velocity 1.21",
-    ]);
+    assert_eq!(
+        plain.lines(&state),
+        [
+            "12:00:00 bright-owl is running on h3, process 4123, step 12400 of 30000",
+            "12:00:00 step 12400 of 30000: loss 0.297, down 3 % over 500 steps, lr 1.27e-5, 49.6 samples/s, 5h 12m left",
+            "12:00:00 validation at step 12000: loss 0.330, zero velocity 1.21",
+        ]
+    );
     assert!(plain.lines(&state).is_empty());
 
     state.tick(NOON + 3.0);

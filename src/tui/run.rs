@@ -20,7 +20,10 @@ const NOTIFICATIONS: usize = 200;
 /// Something a person should read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notification {
+    /// When it happened, by the run's clock.
     pub time: f64,
+    /// When we read of it, by ours.
+    pub noticed: f64,
     pub level: Level,
     pub text: String,
     pub seen: bool,
@@ -106,8 +109,10 @@ pub struct Run {
     /// Whether the process is on this host: known only when the run is.
     pub process_alive: Option<bool>,
     heartbeat: Option<Heartbeat>,
-    /// Events before this moment are history: no notification is raised for them.
-    pub watched_since: f64,
+    /// The history has been read: from here on events are news.
+    caught_up: bool,
+    /// Now, by our clock.
+    pub clock: f64,
 }
 
 /// The last sign of life, by the run's clock, and when its change was noticed by ours.
@@ -118,16 +123,17 @@ struct Heartbeat {
 }
 
 impl Run {
-    /// A run of which nothing is known yet, watched from `now` on.
+    /// A run of which nothing is known yet at `now`.
     pub fn new(now: f64) -> Run {
-        Run { watched_since: now, progress: 1.0, ..Run::default() }
+        Run { clock: now, progress: 1.0, ..Run::default() }
     }
 
     /// Takes over what one look found.
     pub fn apply(&mut self, update: Update, now: f64) {
+        self.clock = now;
         if update.restarted {
             self.forget();
-            self.notify(now, Level::Warn, "the run's event file began anew: read again from its start".into());
+            self.notify(Level::Warn, "the run's event file began anew: read again from its start".into());
         }
         if let Some(facts) = update.run {
             self.facts = facts;
@@ -145,6 +151,7 @@ impl Run {
             self.beat(status.heartbeat, now);
             self.status = Some(status);
         }
+        self.caught_up |= self.progress >= 1.0;
         self.note_problem(update.problem);
     }
 
@@ -171,7 +178,7 @@ impl Run {
             process_alive: keep.process_alive,
             commands: keep.commands,
             notifications: keep.notifications,
-            ..Run::new(keep.watched_since)
+            ..Run::new(keep.clock)
         };
     }
 
@@ -184,9 +191,11 @@ impl Run {
                     self.forget_after(step);
                 }
                 let from = resumed_from.map(|from| format!(" from {}", format::clean(&from))).unwrap_or_default();
-                let text = if step > 0 { format!("resumed at step {step}{from}") } else { format!("started, {steps} steps") };
+                let text =
+                    if step > 0 { format!("resumed at step {step}{from}") } else { format!("started, {steps} steps") };
                 self.tell(time, Level::Info, text);
-                self.start = Some(Start { time, steps, pid, host: format::clean(&host), version: format::clean(&version) });
+                self.start =
+                    Some(Start { time, steps, pid, host: format::clean(&host), version: format::clean(&version) });
             }
             Body::Weights { account, .. } => {
                 let account = format::clean(&account);
@@ -203,7 +212,9 @@ impl Run {
             Body::CheckpointFailed { step, reason, last_good, next_step } => {
                 let good = last_good.map_or_else(|| "none".into(), |path| format::clean(&path));
                 let reason = format::clean(&reason);
-                let text = format!("checkpoint at step {step} failed: {reason}; last good: {good}; next try at step {next_step}");
+                let text = format!(
+                    "checkpoint at step {step} failed: {reason}; last good: {good}; next try at step {next_step}"
+                );
                 self.tell(time, Level::Error, text);
             }
             Body::CommandSeen { id, command, step } => {
@@ -221,8 +232,12 @@ impl Run {
             }
             Body::Notice { level, text } => self.tell(time, level, format::clean(&text)),
             Body::Ended { step, outcome, detail, checkpoint } => {
-                let ending =
-                    Ending { outcome, step, detail: format::clean(&detail), checkpoint: checkpoint.map(|c| format::clean(&c)) };
+                let ending = Ending {
+                    outcome,
+                    step,
+                    detail: format::clean(&detail),
+                    checkpoint: checkpoint.map(|c| format::clean(&c)),
+                };
                 let level = if outcome == Outcome::Failed { Level::Error } else { Level::Info };
                 self.tell(time, level, format!("{} at step {step} {}", ending.word(), ending.detail).trim_end().into());
                 self.ended = Some(ending);
@@ -237,7 +252,8 @@ impl Run {
         self.grad_norm.push(step, time, metrics.grad_norm);
         self.lr.push(step, time, metrics.lr);
         if !metrics.loss.is_finite() && known_bad.is_none() {
-            let text = format!("loss is not finite at step {step}: S stop, R lower the rate, or go back to a checkpoint");
+            let text =
+                format!("loss is not finite at step {step}: S stop, R lower the rate, or go back to a checkpoint");
             self.tell(time, Level::Error, text);
         }
         let line = format!(
@@ -265,18 +281,22 @@ impl Run {
         }
     }
 
-    /// A log line, and a notification when it happened while somebody watched.
+    /// A log line and a notification, which counts as seen when it is history.
     fn tell(&mut self, time: f64, level: Level, text: String) {
         self.log.push_event_line(time, level, &text);
-        self.notify(time, level, text);
+        self.note(time, level, text, !self.caught_up);
     }
 
-    /// Raises a notification; one from before this session counts as seen.
-    pub fn notify(&mut self, time: f64, level: Level, text: String) {
+    /// Raises a notification of this program itself, now.
+    pub fn notify(&mut self, level: Level, text: String) {
+        self.note(self.clock, level, text, false);
+    }
+
+    fn note(&mut self, time: f64, level: Level, text: String, seen: bool) {
         if self.notifications.len() == NOTIFICATIONS {
             self.notifications.pop_front();
         }
-        self.notifications.push_back(Notification { time, level, text, seen: time < self.watched_since });
+        self.notifications.push_back(Notification { time, noticed: self.clock, level, text, seen });
     }
 
     /// How the run ended, by its events or by its status alone.

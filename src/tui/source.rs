@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 
 use super::crash;
 use super::state::Data;
+use crate::track;
 use crate::track::control::Command;
 use crate::track::inbox;
 use crate::track::reader::Reader;
@@ -50,12 +51,12 @@ impl Source {
 
 fn follow(run_dir: PathBuf, requests: &mpsc::Receiver<Request>, emit: &dyn Fn(Data) -> bool) {
     let mut reader = Reader::new(&run_dir);
-    let here = hostname();
+    let here = track::host();
     loop {
         crash::rehearse("source");
         let update = reader.poll();
         let more = update.progress < 1.0 && update.problem.is_none();
-        let alive = update.status.as_ref().map(|status| process_alive(status, here.as_deref()));
+        let alive = update.status.as_ref().map(|status| process_alive(status, &here));
         let listening = emit(Data::Update(Box::new(update))) && alive.is_none_or(|alive| emit(Data::Process(alive)));
         if !listening {
             return;
@@ -77,13 +78,9 @@ fn explain(error: &inbox::SendError) -> String {
     format!("{error}: {}", error.source)
 }
 
-fn hostname() -> Option<String> {
-    nix::unistd::gethostname().ok()?.into_string().ok()
-}
-
 /// Whether the run's process is on this host; none when the run is on another.
-fn process_alive(status: &Status, here: Option<&str>) -> Option<bool> {
-    if here != Some(status.host.as_str()) {
+fn process_alive(status: &Status, here: &str) -> Option<bool> {
+    if here != status.host {
         return None;
     }
     let pid = Pid::from_raw(i32::try_from(status.pid).ok().filter(|&pid| pid > 0)?);
@@ -132,12 +129,12 @@ mod tests {
         while !is_zombie(child.id()) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(process_alive(&status(child.id(), "here"), Some("here")), Some(false));
+        assert_eq!(process_alive(&status(child.id(), "here"), "here"), Some(false));
         child.wait().unwrap();
-        assert_eq!(process_alive(&status(std::process::id(), "here"), Some("here")), Some(true));
-        assert_eq!(process_alive(&status(1, "there"), Some("here")), None);
-        assert_eq!(process_alive(&status(0, "here"), Some("here")), None);
-        assert_eq!(process_alive(&status(u32::MAX, "here"), Some("here")), None);
+        assert_eq!(process_alive(&status(std::process::id(), "here"), "here"), Some(true));
+        assert_eq!(process_alive(&status(1, "there"), "here"), None);
+        assert_eq!(process_alive(&status(0, "here"), "here"), None);
+        assert_eq!(process_alive(&status(u32::MAX, "here"), "here"), None);
     }
 
     #[test]

@@ -168,7 +168,7 @@ impl State {
             Data::Process(alive) => std::mem::replace(&mut self.run.process_alive, alive) != alive,
             Data::Sent { ticket, result } => {
                 if let Err(reason) = &result {
-                    self.run.notify(self.now, Level::Error, format!("request not sent: {reason}"));
+                    self.run.notify(Level::Error, format!("request not sent: {reason}"));
                 }
                 self.run.commands.sent(ticket, result);
                 true
@@ -180,6 +180,7 @@ impl State {
     pub fn tick(&mut self, now: f64) -> bool {
         let before = self.ages();
         self.now = now;
+        self.run.clock = now;
         before != self.ages()
     }
 
@@ -202,7 +203,7 @@ impl State {
 
     /// Whether a notification still belongs into the footer: errors until seen, others for half a minute.
     pub fn is_fresh(&self, notification: &super::run::Notification) -> bool {
-        !notification.seen && (notification.level == Level::Error || self.now - notification.time < 30.0)
+        !notification.seen && (notification.level == Level::Error || self.now - notification.noticed < 30.0)
     }
 
     /// The newest notification that belongs into the footer; an error goes before younger notes.

@@ -91,10 +91,8 @@ pub fn events() -> Vec<Event> {
         resumed_from: None,
     };
     let account = "812 tensors loaded, none missing; 2.1 % of 3.6 G parameters train (LoRA)".into();
-    let mut events = vec![
-        at(0, started),
-        at(0, Body::Weights { account, parameters: 3_600_000_000, trained: 75_600_000 }),
-    ];
+    let mut events =
+        vec![at(0, started), at(0, Body::Weights { account, parameters: 3_600_000_000, trained: 75_600_000 })];
     for step in (10..=12_400).step_by(10) {
         events.push(at(step, Body::Step(metrics(step))));
         if step % 2000 == 0 {

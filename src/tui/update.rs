@@ -51,7 +51,7 @@ impl State {
             KeyCode::Char('s') if quitting => {
                 self.overlays.pop();
                 if let Some(reason) = Action::Stop.obstacle(self) {
-                    self.run.notify(self.now, Level::Warn, format!("stop: {reason}"));
+                    self.run.notify(Level::Warn, format!("stop: {reason}"));
                     return Vec::new();
                 }
                 self.leave_at_end = true;
@@ -205,7 +205,7 @@ impl State {
     pub fn apply(&mut self, action: Action) -> Vec<Effect> {
         if let Some(reason) = action.obstacle(self) {
             let name = keymap::binding(action).map_or("this", |b| b.name);
-            self.run.notify(self.now, Level::Warn, format!("{name}: {reason}"));
+            self.run.notify(Level::Warn, format!("{name}: {reason}"));
             return Vec::new();
         }
         match action {
@@ -330,7 +330,9 @@ impl State {
 
     fn copy(&mut self) -> Vec<Effect> {
         let text = match (self.focus, self.look.cursor) {
-            (Pane::Log, _) => self.run.log.matching(&self.log_filter).rev().nth(self.log_scroll).map(|l| l.text.clone()),
+            (Pane::Log, _) => {
+                self.run.log.matching(&self.log_filter).rev().nth(self.log_scroll).map(|l| l.text.clone())
+            }
             (_, Some(step)) => Some(super::view::charts::readout(self, step)),
             _ => None,
         };

@@ -162,7 +162,10 @@ fn a_request_is_followed_to_its_answer() {
     press(&mut state, "$");
     assert!(text(&state).contains("sent > seen (step 12410)"));
     let refused = "another checkpoint is being written".to_owned();
-    happen(&mut state, Body::CommandRefused { id: "77".into(), command: "checkpoint".into(), step: 12_411, reason: refused });
+    happen(
+        &mut state,
+        Body::CommandRefused { id: "77".into(), command: "checkpoint".into(), step: 12_411, reason: refused },
+    );
     assert!(text(&state).contains("x refused (step 12411): another checkpoint"));
     assert!(matches!(state.run.commands.iter().next().unwrap().progress, Progress::Refused { .. }));
     press(&mut state, "$");
@@ -187,7 +190,9 @@ fn every_bound_key_is_harmless_in_every_layer_and_at_every_size() {
             let mut state = running(width, height);
             state.settings.owned = true;
             press(&mut state, opener);
-            for key in "pCSReiYxwshlLz0/kjgGy!$:?rq<Esc><Tab><S-Tab><Up><Down><Left><Right><PgUp><Home><Enter>".split_inclusive('>') {
+            for key in "pCSReiYxwshlLz0/kjgGy!$:?rq<Esc><Tab><S-Tab><Up><Down><Left><Right><PgUp><Home><Enter>"
+                .split_inclusive('>')
+            {
                 press(&mut state, key);
                 text(&state);
             }

@@ -56,20 +56,14 @@ pub fn run(args: Args) -> Result<(), DatasetError> {
     let selected = args.dataset.episodes.map(|episodes| episodes.0);
     let summary = summarise(&meta, selected.as_deref(), args.horizon)?;
     if args.json {
-        let json = serde_json::to_string_pretty(&summary).map_err(|error| DatasetError::Write {
-            path: "stdout".into(),
-            source: error.into(),
-        })?;
+        let json = serde_json::to_string_pretty(&summary)
+            .map_err(|error| DatasetError::Write { path: "stdout".into(), source: error.into() })?;
         return print(&json);
     }
     print(&text(&summary))
 }
 
-fn summarise<'a>(
-    meta: &'a Metadata,
-    selected: Option<&[usize]>,
-    horizon: usize,
-) -> Result<Summary<'a>, DatasetError> {
+fn summarise<'a>(meta: &'a Metadata, selected: Option<&[usize]>, horizon: usize) -> Result<Summary<'a>, DatasetError> {
     let lengths: Vec<usize> = match selected {
         Some(numbers) => numbers.iter().map(|&n| Ok(meta.episode(n)?.length)).collect::<Result<_, DatasetError>>()?,
         None => meta.episodes.iter().map(|episode| episode.length).collect(),
@@ -112,7 +106,10 @@ fn text(summary: &Summary<'_>) -> String {
     line("dataset", summary.path.clone());
     line("format", format!("LeRobot {}", summary.format));
     line("robot", summary.robot_type.unwrap_or("not said").to_owned());
-    line("episodes", format!("{} ({} frames, {:.1} s at {} fps)", summary.episodes, summary.frames, summary.seconds, summary.fps));
+    line(
+        "episodes",
+        format!("{} ({} frames, {:.1} s at {} fps)", summary.episodes, summary.frames, summary.seconds, summary.fps),
+    );
     if summary.present.len() < summary.episodes {
         line("present", format!("{} of them: {}", summary.present.len(), episode_list(&summary.present)));
     }
@@ -136,7 +133,10 @@ fn text(summary: &Summary<'_>) -> String {
     };
     line("statistics", statistics);
     for finding in &summary.findings {
-        line(if finding.severity == crate::dataset::finding::Severity::Note { "note" } else { "warning" }, finding.message.clone());
+        line(
+            if finding.severity == crate::dataset::finding::Severity::Note { "note" } else { "warning" },
+            finding.message.clone(),
+        );
     }
     out.trim_end().to_owned()
 }

@@ -65,6 +65,11 @@ impl Collector {
         self.unusable.extend(other.unusable);
     }
 
+    /// A reader's error about the dataset as a whole.
+    pub(super) fn error(&mut self, error: &DatasetError) {
+        self.findings.push(finding(error));
+    }
+
     /// A reader's error about `episodes`.
     pub(super) fn failure(&mut self, episodes: &[usize], error: &DatasetError) {
         self.problem_with_fix(Severity::Error, code(error), episodes, chain(error), error.hint());
@@ -78,6 +83,7 @@ impl Collector {
         }
         for ((severity, code), mut problems) in kinds {
             let rest = problems.split_off(problems.len().min(LISTED));
+            say_once(&mut problems);
             self.findings.extend(problems.into_iter().map(|p| Finding { severity, code, message: p.message, fix: p.fix }));
             if !rest.is_empty() {
                 let episodes: BTreeSet<usize> = rest.iter().flat_map(|problem| &problem.episodes).copied().collect();
@@ -102,6 +108,19 @@ impl Collector {
     }
 }
 
+/// Keeps a fix only where it first stands.
+fn say_once(problems: &mut [Problem]) {
+    let mut said = BTreeSet::new();
+    for problem in problems {
+        problem.fix = problem.fix.take().filter(|fix| said.insert(fix.clone()));
+    }
+}
+
+/// A reader's error as a finding.
+pub(super) fn finding(error: &DatasetError) -> Finding {
+    Finding { severity: Severity::Error, code: code(error), message: chain(error), fix: error.hint() }
+}
+
 /// The message of an error with its causes.
 pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut message = error.to_string();
@@ -115,7 +134,7 @@ pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// The stable code of a reader's error.
-pub(super) fn code(error: &DatasetError) -> &'static str {
+fn code(error: &DatasetError) -> &'static str {
     match error {
         DatasetError::NotADataset { .. } => "not-a-dataset",
         DatasetError::LfsPointer { .. } => "lfs-pointer",
@@ -125,6 +144,7 @@ pub(super) fn code(error: &DatasetError) -> &'static str {
         DatasetError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => "missing-file",
         DatasetError::MissingFile { .. } => "missing-file",
         DatasetError::UnknownEpisode { .. } => "unknown-episode",
+        DatasetError::Camera { .. } => "cameras",
         _ => "unreadable",
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::collector::Collector;
 use super::report::counted;
+use crate::dataset::cameras::Camera;
 use crate::dataset::episodes::episode_list;
 use crate::dataset::files::is_lfs_pointer;
 use crate::dataset::finding::Severity;
@@ -13,14 +14,19 @@ use crate::dataset::meta::{Episode, Metadata};
 /// Reports absent files and Git-LFS pointers, and returns the episodes all of whose files can be opened.
 ///
 /// A download of some episodes is told as one thing, with the selection that works.
-pub(super) fn check<'a>(meta: &Metadata, selected: &[&'a Episode], collector: &mut Collector) -> Vec<&'a Episode> {
+pub(super) fn check<'a>(
+    meta: &Metadata,
+    selected: &[&'a Episode],
+    cameras: &[Camera],
+    collector: &mut Collector,
+) -> Vec<&'a Episode> {
     let mut states: BTreeMap<PathBuf, State> = BTreeMap::new();
     let mut present = Vec::new();
     let mut absent: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
     let mut pointers: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
     for &episode in selected {
         let mut whole = true;
-        for path in paths(meta, episode) {
+        for path in paths(meta, episode, cameras) {
             let state = *states.entry(path.clone()).or_insert_with(|| State::of(&meta.root.join(&path)));
             let faulty = match state {
                 State::Here => continue,
@@ -70,8 +76,8 @@ fn report_absent(selected: &[&Episode], absent: &BTreeMap<PathBuf, Vec<usize>>, 
 }
 
 /// The files that hold `episode`, below the root.
-fn paths(meta: &Metadata, episode: &Episode) -> Vec<PathBuf> {
-    let videos = episode.videos.iter().filter_map(|span| meta.video_path(episode, &span.camera));
+fn paths(meta: &Metadata, episode: &Episode, cameras: &[Camera]) -> Vec<PathBuf> {
+    let videos = cameras.iter().filter_map(|camera| meta.video_path(episode, &camera.feature));
     std::iter::once(meta.data_path(episode)).chain(videos).collect()
 }
 

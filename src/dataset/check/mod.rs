@@ -19,18 +19,18 @@ use std::path::Path;
 
 use super::finding::Severity;
 use super::meta::{Episode, Metadata};
-use super::{ACTION, STATE};
-use crate::error::Explain;
+use super::statistics::compare_with_own;
+use super::{ACTION, STATE, Selection};
 
-pub use report::{Camera, Facts, Report};
+pub use report::{CameraFacts, Facts, Report};
 
-use collector::{Collector, chain, code};
+use collector::Collector;
 
 /// What to check.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Options {
-    /// Episodes to look at; none: all.
-    pub episodes: Option<Vec<usize>>,
+    /// Episodes and cameras to look at, and the renames that the training would use.
+    pub selection: Selection,
     /// Decode every frame, not only three a file.
     pub deep: bool,
     /// Actions that are predicted at once.
@@ -41,7 +41,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { episodes: None, deep: false, horizon: 50, min_range: 0.02 }
+        Options { selection: Selection::default(), deep: false, horizon: 50, min_range: 0.02 }
     }
 }
 
@@ -54,7 +54,7 @@ pub fn check(root: &Path, options: &Options) -> Report {
             Some(check_dataset(&meta, options, &mut collector))
         }
         Err(error) => {
-            collector.push(Severity::Error, code(&error), chain(&error), error.hint());
+            collector.error(&error);
             None
         }
     };
@@ -65,22 +65,25 @@ pub fn check(root: &Path, options: &Options) -> Report {
 }
 
 fn check_dataset(meta: &Metadata, options: &Options, collector: &mut Collector) -> Facts {
-    let selected = selection(meta, options, collector);
-    let cameras = declared::cameras(meta, collector);
-    let (state, action) = (declared::vector(meta, STATE, collector), declared::vector(meta, ACTION, collector));
-    let padding = declared::windows(&selected, options, collector);
+    let selection = &options.selection;
+    let selected = episodes(meta, selection, collector);
+    let cameras = declared::cameras(meta, selection, collector);
+    let state = declared::vector(meta, STATE, &selection.rename, collector);
+    let action = declared::vector(meta, ACTION, &selection.rename, collector);
+    declared::windows(&selected, options.horizon, collector);
     declared::video_drift(meta, &selected, collector);
 
-    let present = files::check(meta, &selected, collector);
+    let present = files::check(meta, &selected, &cameras, collector);
     let vectors: Vec<_> = [state, action].into_iter().flatten().collect();
-    let series = rows::check(meta, &present, &vectors, options.deep, collector);
+    let series = rows::check(meta, &present, &vectors, &cameras, options.deep, collector);
     for series in &series {
         values::check(series, options.min_range, collector);
     }
     if let [state, action] = series.as_slice() {
         values::delay_proxy(state, action, collector);
     }
-    pictures::check_videos(meta, &present, options.deep, collector);
+    statistics(meta, &selected, &series, collector);
+    pictures::check_videos(meta, &present, &cameras, options.deep, collector);
 
     Facts {
         version: meta.info.layout.version(),
@@ -89,16 +92,15 @@ fn check_dataset(meta: &Metadata, options: &Options, collector: &mut Collector) 
         selected: selected.iter().map(|episode| episode.index).collect(),
         unusable: Vec::new(),
         frames: selected.iter().map(|episode| episode.length).sum(),
-        cameras,
+        cameras: cameras.iter().map(report::CameraFacts::from).collect(),
         state: state.map(|feature| feature.dimensions()),
         action: action.map(|feature| feature.dimensions()),
-        padding,
     }
 }
 
 /// The episodes asked for, without those that do not exist.
-fn selection<'a>(meta: &'a Metadata, options: &Options, collector: &mut Collector) -> Vec<&'a Episode> {
-    let Some(wanted) = &options.episodes else { return meta.episodes.iter().collect() };
+fn episodes<'a>(meta: &'a Metadata, selection: &Selection, collector: &mut Collector) -> Vec<&'a Episode> {
+    let Some(wanted) = &selection.episodes else { return meta.episodes.iter().collect() };
     let mut selected: Vec<&Episode> = Vec::new();
     for &number in wanted {
         match meta.episode(number) {
@@ -107,8 +109,17 @@ fn selection<'a>(meta: &'a Metadata, options: &Options, collector: &mut Collecto
                 collector.push(Severity::Error, "selection", message, None);
             }
             Ok(episode) => selected.push(episode),
-            Err(error) => collector.push(Severity::Error, code(&error), chain(&error), error.hint()),
+            Err(error) => collector.error(&error),
         }
     }
     selected
+}
+
+/// The dataset's own statistics against those of its rows, where all rows could be read.
+fn statistics(meta: &Metadata, selected: &[&Episode], series: &[values::Series], collector: &mut Collector) {
+    let numbers: Vec<usize> = selected.iter().map(|episode| episode.index).collect();
+    let whole = series.iter().filter(|series| series.is_finite() && series.covers(numbers.len()));
+    let truth: Vec<_> = whole.map(|series| (series.feature, series.statistics())).collect();
+    let truth: Vec<_> = truth.iter().map(|(feature, stats)| (*feature, stats)).collect();
+    collector.extend(compare_with_own(meta, &numbers, &truth));
 }

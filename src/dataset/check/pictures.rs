@@ -9,7 +9,8 @@ use rayon::prelude::*;
 use super::collector::{Collector, chain};
 use super::report::counted;
 use crate::dataset::finding::Severity;
-use crate::dataset::meta::{Episode, Feature, FeatureKind, Metadata, VideoSpan};
+use crate::dataset::cameras::{Camera, CameraSource};
+use crate::dataset::meta::{Episode, Metadata, VideoSpan};
 use crate::dataset::still;
 use crate::dataset::table::Table;
 use crate::dataset::video::{PoolOptions, VideoError, VideoIndex, VideoPool};
@@ -25,13 +26,19 @@ const LONG_GOP: usize = 30;
 type Span<'a> = (&'a Episode, &'a VideoSpan);
 
 /// Checks all videos of `episodes`, file by file.
-pub(super) fn check_videos(meta: &Metadata, episodes: &[&Episode], deep: bool, collector: &mut Collector) {
+pub(super) fn check_videos(
+    meta: &Metadata,
+    episodes: &[&Episode],
+    cameras: &[Camera],
+    deep: bool,
+    collector: &mut Collector,
+) {
     let pool = VideoPool::new(PoolOptions::default());
-    let mut files: BTreeMap<PathBuf, (&Feature, Vec<Span>)> = BTreeMap::new();
-    for camera in meta.cameras().filter(|camera| camera.kind == FeatureKind::Video && !camera.is_depth) {
+    let mut files: BTreeMap<PathBuf, (&Camera, Vec<Span>)> = BTreeMap::new();
+    for camera in cameras.iter().filter(|camera| camera.source == CameraSource::Video) {
         for &episode in episodes {
-            let span = episode.videos.iter().find(|span| *span.camera == *camera.name);
-            if let (Some(span), Some(path)) = (span, meta.video_path(episode, &camera.name)) {
+            let span = episode.videos.iter().find(|span| *span.camera == *camera.feature);
+            if let (Some(span), Some(path)) = (span, meta.video_path(episode, &camera.feature)) {
                 files.entry(path).or_insert_with(|| (camera, Vec::new())).1.push((episode, span));
             }
         }
@@ -54,7 +61,7 @@ struct Video<'a> {
     pool: &'a VideoPool,
     /// Below the root.
     path: &'a Path,
-    camera: &'a Feature,
+    camera: &'a Camera,
     spans: &'a [Span<'a>],
     collector: Collector,
 }
@@ -73,7 +80,7 @@ impl Video<'_> {
         if index.longest_gop() > LONG_GOP {
             let message = format!(
                 "camera {}: key frames are up to {} frames apart ({}), so each random access decodes that many",
-                self.camera.name,
+                self.camera.feature,
                 index.longest_gop(),
                 self.path.display()
             );
@@ -84,17 +91,17 @@ impl Video<'_> {
     }
 
     fn failure(&mut self, episodes: &[usize], error: &VideoError) {
-        let message = format!("camera {}: {}", self.camera.name, chain(error));
+        let message = format!("camera {}: {}", self.camera.feature, chain(error));
         self.collector.problem_with_fix(Severity::Error, "video", episodes, message, error.hint());
     }
 
     fn size(&mut self, index: &VideoIndex) {
-        let Some(shape) = self.camera.image else { return };
+        let shape = self.camera.shape;
         if (index.width, index.height) != (shape.width, shape.height) {
             let episodes: Vec<usize> = self.spans.iter().map(|(episode, _)| episode.index).collect();
             let message = format!(
                 "camera {}: {} has {} x {} pixels, info.json declares {} x {}",
-                self.camera.name,
+                self.camera.feature,
                 self.path.display(),
                 index.width,
                 index.height,
@@ -115,7 +122,7 @@ impl Video<'_> {
         if let (Some(frame), Some(measured)) = (off, index.fps()) {
             let message = format!(
                 "camera {}: {} runs at {measured:.2} fps, the dataset at {fps}; frame {frame} is the first off by more than half a frame. Frames are taken by number",
-                self.camera.name,
+                self.camera.feature,
                 self.path.display()
             );
             self.collector.push(Severity::Warning, "video-clock", message, None);
@@ -132,7 +139,7 @@ impl Video<'_> {
                 _ => format!("{}, frames {}..{last}", self.path.display(), span.first),
             }
         };
-        let about = format!("episode {}, camera {}", episode.index, self.camera.name);
+        let about = format!("episode {}, camera {}", episode.index, self.camera.feature);
         let numbers = &[episode.index];
         if frames == 0 || frames + 1 < rows {
             let message = format!("{about}: {} but {} ({})", counted(rows, "row"), counted(frames, "video frame"), place());
@@ -163,61 +170,80 @@ impl Video<'_> {
                 (episode.index, span.first..span.first + frames)
             })
             .collect();
-        for (episode, frames) in sampled(&used, deep) {
-            // After one broken frame the rest of an episode tells nothing new.
-            if let Some(error) = frames.into_iter().find_map(|frame| self.pool.frame(&file, frame).err()) {
-                self.failure(&[episode], &error);
-            }
+        // After one broken frame the rest of an episode tells nothing new.
+        let broken = |(_, frames): &(usize, Vec<usize>)| {
+            frames.iter().find_map(|&frame| self.pool.frame(&file, frame).err())
+        };
+        for (episode, error) in broken_episodes(&used, deep, broken) {
+            self.failure(&[episode], &error);
         }
     }
 }
 
-/// Decodes stills of one parquet file: the first, middle and last of its `episodes`, or all.
+/// Decodes stills of one parquet file: the first, middle and last of its `episodes` (numbers and rows), or all.
 pub(super) fn check_stills(
     root: &Path,
     table: &Table,
-    camera: &Feature,
+    camera: &Camera,
     episodes: &[(usize, Range<usize>)],
     deep: bool,
     collector: &mut Collector,
 ) {
-    let Some(shape) = camera.image else { return };
-    for (episode, rows) in sampled(episodes, deep) {
-        let start = episodes.iter().find(|(e, _)| *e == episode).map_or(0, |(_, rows)| rows.start);
+    let name = camera.feature.as_str();
+    let broken = |(episode, rows): &(usize, Vec<usize>)| {
         let ranges: Vec<Range<usize>> = rows.iter().map(|&row| row..row + 1).collect();
-        let images = table.read(&[&camera.name], Some(&ranges)).and_then(|rows| rows.images(&camera.name));
-        let images = match images {
+        let images = match table.read(&[name], Some(&ranges)).and_then(|rows| rows.images(name)) {
             Ok(images) => images,
-            Err(error) => {
-                collector.failure(&[episode], &error);
-                continue;
-            }
+            Err(error) => return Some(format!("episode {episode}: {}", chain(&error))),
         };
-        let problem = rows.iter().zip(&images).find_map(|(row, image)| {
-            still::decode(image, shape, root).err().map(|problem| (row.saturating_sub(start), problem))
-        });
-        if let Some((frame, problem)) = problem {
-            let message = format!("episode {episode}, frame {frame}, camera {}: {problem}", camera.name);
-            collector.problem(Severity::Error, "image", &[episode], message);
-        }
+        let start = episodes.iter().find(|(e, _)| e == episode).map_or(0, |(_, rows)| rows.start);
+        rows.iter().zip(&images).find_map(|(row, image)| {
+            let problem = still::decode(image, camera.shape, root).err()?;
+            Some(format!("episode {episode}, frame {}, camera {name}: {problem}", row.saturating_sub(start)))
+        })
+    };
+    for (episode, message) in broken_episodes(episodes, deep, broken) {
+        collector.problem(Severity::Error, "image", &[episode], message);
     }
 }
 
-/// Which frames to decode of each episode: all, or the first, middle and last of the file's.
-fn sampled(episodes: &[(usize, Range<usize>)], deep: bool) -> Vec<(usize, Vec<usize>)> {
-    let frames: usize = episodes.iter().map(|(_, frames)| frames.len()).sum();
-    let wanted: BTreeSet<usize> = [0, frames / 2, frames.saturating_sub(1)].into();
+/// Tries frames of a file (given as episodes with their frames) by `broken`, which says what is wrong with those of
+/// one episode. When the first, middle and last of the file are in order, the others are trusted; else every
+/// episode's own are tried, so that the good ones are known.
+fn broken_episodes<E>(
+    episodes: &[(usize, Range<usize>)],
+    deep: bool,
+    broken: impl Fn(&(usize, Vec<usize>)) -> Option<E>,
+) -> Vec<(usize, E)> {
+    let all = |(episode, frames): &(usize, Range<usize>)| (*episode, frames.clone().collect::<Vec<usize>>());
+    let few = |(episode, frames): &(usize, Range<usize>)| (*episode, ends_and_middle(frames));
+    let find = |tries: Vec<(usize, Vec<usize>)>| -> Vec<(usize, E)> {
+        tries.iter().filter_map(|frames| Some((frames.0, broken(frames)?))).collect()
+    };
+    if deep {
+        return find(episodes.iter().map(all).collect());
+    }
+    if find(sample_of_file(episodes)).is_empty() { Vec::new() } else { find(episodes.iter().map(few).collect()) }
+}
+
+/// The first, middle and last frame of a file, by episode.
+fn sample_of_file(episodes: &[(usize, Range<usize>)]) -> Vec<(usize, Vec<usize>)> {
+    let wanted = ends_and_middle(&(0..episodes.iter().map(|(_, frames)| frames.len()).sum()));
     let mut start = 0;
     let mut sampled = Vec::new();
-    for (episode, range) in episodes {
-        let chosen: Vec<usize> =
-            range.clone().enumerate().filter(|(i, _)| deep || wanted.contains(&(start + i))).map(|(_, frame)| frame).collect();
-        start += range.len();
-        if !chosen.is_empty() {
-            sampled.push((*episode, chosen));
-        }
+    for (episode, frames) in episodes {
+        let own = wanted.iter().filter(|&&at| (start..start + frames.len()).contains(&at));
+        let own: Vec<usize> = own.map(|at| frames.start + at - start).collect();
+        sampled.extend((!own.is_empty()).then_some((*episode, own)));
+        start += frames.len();
     }
     sampled
+}
+
+fn ends_and_middle(frames: &Range<usize>) -> Vec<usize> {
+    let Some(last) = frames.clone().next_back() else { return Vec::new() };
+    let places: BTreeSet<usize> = [frames.start, frames.start + frames.len() / 2, last].into();
+    places.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -225,10 +251,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_frames_of_a_file_are_sampled_or_all() {
-        let episodes = [(4, 10..13), (2, 20..24)];
-        assert_eq!(sampled(&episodes, false), [(4, vec![10]), (2, vec![20, 23])]);
-        assert_eq!(sampled(&episodes, true), [(4, vec![10, 11, 12]), (2, vec![20, 21, 22, 23])]);
-        assert_eq!(sampled(&[(0, 5..6)], false), [(0, vec![5])]);
+    fn three_frames_of_a_file_are_sampled() {
+        assert_eq!(sample_of_file(&[(4, 10..13), (2, 20..24)]), [(4, vec![10]), (2, vec![20, 23])]);
+        assert_eq!(sample_of_file(&[(0, 5..6), (1, 6..6)]), [(0, vec![5])]);
+    }
+
+    #[test]
+    fn a_broken_frame_makes_every_episode_suspect() {
+        let episodes = [(4, 0..9), (2, 9..18), (7, 18..30)];
+        let broken = |bad: usize| move |(_, frames): &(usize, Vec<usize>)| frames.contains(&bad).then_some(bad);
+        assert_eq!(broken_episodes(&episodes, false, broken(29)), [(7, 29)]);
+        assert_eq!(broken_episodes(&episodes, false, broken(10)), [], "not among those sampled");
+        assert_eq!(broken_episodes(&episodes, true, broken(10)), [(2, 10)]);
+        let after_nine = |(_, frames): &(usize, Vec<usize>)| frames.iter().find(|&&frame| frame >= 9).copied();
+        assert_eq!(broken_episodes(&episodes, false, after_nine), [(2, 9), (7, 18)]);
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::dataset::cameras::{Camera, CameraSource};
 use crate::dataset::finding::{Finding, Severity};
 
 /// The outcome of a check.
@@ -30,22 +31,34 @@ pub struct Facts {
     pub unusable: Vec<usize>,
     /// Frames of the selected episodes, as declared.
     pub frames: usize,
-    pub cameras: Vec<Camera>,
+    pub cameras: Vec<CameraFacts>,
     /// Dimensions of the state and of the action.
     pub state: Option<usize>,
     pub action: Option<usize>,
-    /// Share of action steps past an episode's end, for the horizon asked for.
-    pub padding: f64,
 }
 
-/// An image feature, to compare with the cameras that a policy expects.
+/// A camera that is read, to compare with those that a policy expects.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Camera {
+pub struct CameraFacts {
+    /// The feature in the dataset.
+    pub feature: String,
+    /// Its name after the renames.
     pub name: String,
     pub height: usize,
     pub width: usize,
     pub video: bool,
-    pub depth: bool,
+}
+
+impl From<&Camera> for CameraFacts {
+    fn from(camera: &Camera) -> Self {
+        CameraFacts {
+            feature: camera.feature.clone(),
+            name: camera.name.clone(),
+            height: camera.shape.height,
+            width: camera.shape.width,
+            video: camera.source == CameraSource::Video,
+        }
+    }
 }
 
 impl Report {
@@ -111,8 +124,7 @@ impl fmt::Display for Facts {
             write!(f, ", state {state}, action {action}")?;
         }
         for camera in &self.cameras {
-            let kind = if camera.depth { " depth" } else { "" };
-            write!(f, ", {} {}x{}{kind}", camera.name, camera.width, camera.height)?;
+            write!(f, ", {} {}x{}", camera.name, camera.width, camera.height)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::collector::Collector;
 use super::pictures;
 use super::report::counted;
 use super::values::Series;
+use crate::dataset::cameras::{Camera, CameraSource};
 use crate::dataset::error::DatasetError;
 use crate::dataset::finding::Severity;
 use crate::dataset::meta::{Episode, Feature, FeatureKind, Metadata};
@@ -25,6 +26,7 @@ pub(super) fn check<'a>(
     meta: &Metadata,
     selected: &[&Episode],
     vectors: &[&'a Feature],
+    cameras: &[Camera],
     deep: bool,
     collector: &mut Collector,
 ) -> Vec<Series<'a>> {
@@ -37,7 +39,7 @@ pub(super) fn check<'a>(
         .par_iter()
         .map(|(path, episodes)| {
             let mut file = FileCheck { meta, path, episodes, collector: Collector::default() };
-            let values = file.run(vectors, deep);
+            let values = file.run(vectors, cameras, deep);
             (file.collector, values.unwrap_or_default())
         })
         .collect();
@@ -78,15 +80,15 @@ struct Numbering {
     timestamp: Vec<f32>,
 }
 
-impl FileCheck<'_> {
+impl<'a> FileCheck<'a> {
     /// None when the file cannot be read any further; why has been collected.
-    fn run(&mut self, vectors: &[&Feature], deep: bool) -> Option<Vec<Values>> {
+    fn run(&mut self, vectors: &[&Feature], cameras: &[Camera], deep: bool) -> Option<Vec<Values>> {
         let path = self.meta.root.join(self.path);
         if !path.exists() {
             return None; // Reported with the other missing files.
         }
         let table = self.attempt(Table::open(&path))?;
-        self.schema(&table);
+        let unfit = self.schema(&table);
         let numbering = self.numbering(&table);
         let numbering = self.attempt(numbering)?;
         self.stray_rows(&numbering);
@@ -99,26 +101,37 @@ impl FileCheck<'_> {
                 sound.push((episode.index, range));
             }
         }
-        for camera in self.meta.cameras().filter(|f| f.kind == FeatureKind::Image && !f.is_depth && table.has(&f.name)) {
-            pictures::check_stills(&self.meta.root, &table, camera, &sound, deep, &mut self.collector);
+        let fit = self.meta.info.features.iter().filter(|feature| !unfit.contains(&feature.name.as_str()));
+        let mut all = Vec::new();
+        for feature in fit {
+            if feature.kind == FeatureKind::Numeric {
+                all.extend(self.values(&table, feature, vectors, &sound));
+            }
+            let camera = cameras.iter().find(|c| c.source == CameraSource::Parquet && c.feature == feature.name);
+            if let Some(camera) = camera {
+                pictures::check_stills(&self.meta.root, &table, camera, &sound, deep, &mut self.collector);
+            }
         }
-        Some(self.values(&table, vectors, &sound))
+        Some(all)
     }
 
-    /// Reads every numeric column, so that each is known to be readable, and keeps those of `vectors`.
-    fn values(&mut self, table: &Table, vectors: &[&Feature], sound: &[(usize, Range<usize>)]) -> Vec<Values> {
-        let mut all = Vec::new();
-        for feature in self.meta.info.features.iter().filter(|f| f.kind == FeatureKind::Numeric && table.has(&f.name)) {
-            let width = feature.dimensions();
-            let matrix = table.read(&[&feature.name], None).and_then(|rows| rows.matrix(&feature.name, width));
-            let Some(matrix) = self.attempt(matrix) else { continue };
-            let Some(vector) = vectors.iter().position(|wanted| wanted.name == feature.name) else { continue };
-            all.extend(sound.iter().filter_map(|(episode, rows)| {
-                let values = matrix.get(rows.start * width..rows.end * width)?.to_vec();
-                Some(Values { vector, episode: *episode, values })
-            }));
-        }
-        all
+    /// Reads a numeric column, so that it is known to be readable, and keeps it if it is one of `vectors`.
+    fn values(
+        &mut self,
+        table: &Table,
+        feature: &Feature,
+        vectors: &[&Feature],
+        sound: &[(usize, Range<usize>)],
+    ) -> Vec<Values> {
+        let width = feature.dimensions();
+        let matrix = table.read(&[&feature.name], None).and_then(|rows| rows.matrix(&feature.name, width));
+        let vector = vectors.iter().position(|wanted| wanted.name == feature.name);
+        let (Some(matrix), Some(vector)) = (self.attempt(matrix), vector) else { return Vec::new() };
+        let of_episode = |(episode, rows): &(usize, Range<usize>)| {
+            let values = matrix.get(rows.start * width..rows.end * width)?.to_vec();
+            Some(Values { vector, episode: *episode, values })
+        };
+        sound.iter().filter_map(of_episode).collect()
     }
 
     fn numbers(&self) -> Vec<usize> {
@@ -129,27 +142,30 @@ impl FileCheck<'_> {
         result.map_err(|error| self.collector.failure(&self.numbers(), &error)).ok()
     }
 
-    /// Every feature that lies in parquet has its column, of the declared type and size.
-    fn schema(&mut self, table: &Table) {
-        for feature in &self.meta.info.features {
+    /// Every feature that lies in parquet has its column, of the declared type and size. Returns those that do not.
+    fn schema(&mut self, table: &Table) -> Vec<&'a str> {
+        let meta = self.meta;
+        let mut unfit = Vec::new();
+        for feature in &meta.info.features {
             if matches!(feature.kind, FeatureKind::Video | FeatureKind::Other) {
                 continue;
             }
             let file = self.path.display();
-            let (severity, code, message) = match table.schema().field_with_name(&feature.name) {
+            let name = feature.name.as_str();
+            let (severity, code, message) = match table.schema().field_with_name(name) {
                 Err(_) => {
                     let found = table.columns().join(", ");
-                    (Severity::Error, "missing-column", format!("{file}: no column {}; found {found}", feature.name))
+                    (Severity::Error, "missing-column", format!("{file}: no column {name}; found {found}"))
                 }
                 Ok(field) => match compare(feature, field.data_type()) {
                     None => continue,
-                    Some((severity, code, problem)) => {
-                        (severity, code, format!("{file}: column {} {problem}", feature.name))
-                    }
+                    Some((severity, code, problem)) => (severity, code, format!("{file}: column {name} {problem}")),
                 },
             };
             self.collector.problem(severity, code, &self.numbers(), message);
+            unfit.extend((severity == Severity::Error).then_some(name));
         }
+        unfit
     }
 
     fn numbering(&self, table: &Table) -> Result<Numbering, DatasetError> {

@@ -4,13 +4,13 @@ use super::collector::Collector;
 use super::report::counted;
 use crate::dataset::finding::Severity;
 use crate::dataset::meta::Feature;
+use crate::dataset::proxy::ProxyReport;
+use crate::dataset::statistics::{feature_stats, quantile};
+use crate::dataset::stats::FeatureStats;
+use crate::dataset::window::WindowError;
 
 /// A value is a wild outlier this many interquartile ranges beyond the quartiles.
 const OUTLIER_RANGES: f64 = 20.0;
-
-/// The action follows the state when the next state is, on average, within this share of the joint's range of it.
-/// Position-controlled arms lag by a few hundredths; delta actions are off by about the range itself.
-const PROXY_SHARE: f64 = 0.25;
 
 /// The values of one vector feature over the selected episodes.
 pub(super) struct Series<'a> {
@@ -34,6 +34,31 @@ impl<'a> Series<'a> {
 
     fn width(&self) -> usize {
         self.feature.dimensions()
+    }
+
+    /// The values of one episode after the other.
+    fn episodes(&self) -> impl Iterator<Item = &[f32]> + Clone {
+        let width = self.width();
+        self.stretches.iter().scan(0, move |start, (_, length)| {
+            let values = self.values.get(*start * width..(*start + length) * width);
+            *start += length;
+            values
+        })
+    }
+
+    /// Over all rows; meaningful when [`Series::is_finite`].
+    pub(super) fn statistics(&self) -> FeatureStats {
+        feature_stats(&[&self.values], self.width())
+    }
+
+    /// Whether the rows of so many episodes are here.
+    pub(super) fn covers(&self, episodes: usize) -> bool {
+        self.stretches.len() == episodes
+    }
+
+    /// Whether there are values, and no NaN or infinity among them.
+    pub(super) fn is_finite(&self) -> bool {
+        !self.values.is_empty() && self.values.iter().all(|value| value.is_finite())
     }
 
     fn rows(&self) -> impl Iterator<Item = &[f32]> {
@@ -82,10 +107,7 @@ pub(super) fn check(series: &Series, min_range: f64, collector: &mut Collector) 
 /// One finding an episode and feature, at its first bad value.
 fn not_finite(series: &Series, collector: &mut Collector) {
     let width = series.width();
-    let mut start = 0;
-    for &(episode, length) in &series.stretches {
-        let values = series.values.get(start * width..(start + length) * width).unwrap_or_default();
-        start += length;
+    for (&(episode, _), values) in series.stretches.iter().zip(series.episodes()) {
         let bad: Vec<usize> = values.iter().enumerate().filter(|(_, v)| !v.is_finite()).map(|(i, _)| i).collect();
         if let Some(&first) = bad.first() {
             let (frame, d) = (first / width, first % width);
@@ -101,7 +123,7 @@ fn not_finite(series: &Series, collector: &mut Collector) {
 
 /// FF-03: a range below the floor would amplify small differences out of all proportion.
 fn narrow(series: &Series, d: usize, sorted: &[f64], min_range: f64, collector: &mut Collector) {
-    let range = quantile(sorted, 0.99) - quantile(sorted, 0.01);
+    let range = at(sorted, 0.99) - at(sorted, 0.01);
     if range >= min_range {
         return;
     }
@@ -122,7 +144,7 @@ fn narrow(series: &Series, d: usize, sorted: &[f64], min_range: f64, collector: 
 }
 
 fn outliers(series: &Series, d: usize, sorted: &[f64], collector: &mut Collector) {
-    let (first, third) = (quantile(sorted, 0.25), quantile(sorted, 0.75));
+    let (first, third) = (at(sorted, 0.25), at(sorted, 0.75));
     let reach = OUTLIER_RANGES * (third - first);
     // Without a spread in the middle (a gripper that mostly rests) every other value would count.
     if reach <= 0.0 {
@@ -149,77 +171,25 @@ fn outliers(series: &Series, d: usize, sorted: &[f64], collector: &mut Collector
 /// Whether `action[t−1]` can stand for `state[t]`, as delay augmentation does by default: the same dimensions, the
 /// same unit, absolute.
 pub(super) fn delay_proxy(state: &Series, action: &Series, collector: &mut Collector) {
-    const FIX: &str = "train.delay.ground_truth = true";
     let (of_state, of_action) = (state.width(), action.width());
-    if of_state != of_action {
-        collector.push(
-            Severity::Note,
-            "delay-proxy-dimensions",
-            format!(
-                "the action ({of_action}) cannot stand for the future state ({of_state}); delay augmentation needs the recorded one"
-            ),
-            Some(FIX.into()),
-        );
-        return;
+    if of_state == of_action && (state.stretches != action.stretches || state.stretches.is_empty()) {
+        return; // Some rows could not be read, which is an error already.
     }
-    if state.stretches != action.stretches {
-        return;
-    }
-    let far: Vec<String> = (0..of_state).filter_map(|d| proxy_distance(state, action, d)).collect();
-    if !far.is_empty() {
-        collector.push(
-            Severity::Warning,
-            "delay-proxy-implausible",
-            format!(
-                "the action is not an absolute target in the state's unit, so it cannot stand for the future state in delay augmentation: {}",
-                far.join("; ")
-            ),
-            Some(FIX.into()),
-        );
-    }
+    let verdict = if of_state == of_action {
+        let rows = state.episodes().zip(action.episodes());
+        ProxyReport::of_episodes(rows, of_state, &state.statistics()).check(action.feature)
+    } else {
+        Err(WindowError::ProxyDimensions { state: of_state, action: of_action })
+    };
+    let Err(error) = verdict else { return };
+    let (severity, code) = match error {
+        WindowError::ProxyDimensions { .. } => (Severity::Note, "delay-proxy-dimensions"),
+        _ => (Severity::Warning, "delay-proxy-implausible"),
+    };
+    collector.push(severity, code, error.to_string(), Some("train.delay.ground_truth = true".to_owned()));
 }
 
-/// Says by how much `action[t−1]` misses `state[t]` in dimension `d`, if that is too much.
-fn proxy_distance(state: &Series, action: &Series, d: usize) -> Option<String> {
-    let (states, actions) = (state.column(d), action.column(d));
-    if states.len() != actions.len() {
-        return None; // Not finite somewhere, which is an error already.
-    }
-    let mut pairs: Vec<(f64, f64)> = Vec::with_capacity(states.len());
-    let mut start = 0;
-    for &(_, length) in &state.stretches {
-        let (s, a) = (states.get(start..start + length)?, actions.get(start..start + length)?);
-        pairs.extend(s.iter().skip(1).copied().zip(a.iter().copied()));
-        start += length;
-    }
-    let bounds = |values: &[f64]| values.iter().fold((f64::MAX, f64::MIN), |(l, h), &v| (l.min(v), h.max(v)));
-    let (low, high) = bounds(&states);
-    let range = high - low;
-    if pairs.is_empty() || range <= 0.0 {
-        return None;
-    }
-    let distance = pairs.iter().map(|(s, a)| (a - s).abs()).sum::<f64>() / pairs.len() as f64;
-    let share = distance / range;
-    (share > PROXY_SHARE).then(|| {
-        let name = state.feature.dimension_name(d);
-        format!("{name} misses by {distance:.4} on average, {:.0} % of its range, correlation {:.2}", share * 100.0, correlation(&pairs))
-    })
-}
-
-fn correlation(pairs: &[(f64, f64)]) -> f64 {
-    let n = pairs.len() as f64;
-    let (a, b) = pairs.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0 / n, sum.1 + p.1 / n));
-    let [ab, aa, bb] = pairs.iter().fold([0.0; 3], |[ab, aa, bb], p| {
-        let (x, y) = (p.0 - a, p.1 - b);
-        [ab + x * y, aa + x * x, bb + y * y]
-    });
-    if aa * bb > 0.0 { ab / (aa * bb).sqrt() } else { 0.0 }
-}
-
-/// Linear interpolation between order statistics; 0 of nothing.
-fn quantile(sorted: &[f64], q: f64) -> f64 {
-    let position = q * sorted.len().saturating_sub(1) as f64;
-    let low = sorted.get(position.floor() as usize).copied().unwrap_or(0.0);
-    let high = sorted.get(position.ceil() as usize).copied().unwrap_or(low);
-    low + (high - low) * position.fract()
+/// The quantile of ascending values at `level`.
+fn at(sorted: &[f64], level: f64) -> f64 {
+    quantile(sorted.len(), |k| sorted.get(k).copied().unwrap_or_default(), level)
 }

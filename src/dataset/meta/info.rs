@@ -124,7 +124,7 @@ pub(super) fn count(value: &Value) -> Option<usize> {
         return usize::try_from(integer).ok();
     }
     let float = value.as_f64()?;
-    (float >= 0.0 && float <= EXACT && float.fract() == 0.0).then_some(float as usize)
+    ((0.0..=EXACT).contains(&float) && float.fract() == 0.0).then_some(float as usize)
 }
 
 fn optional_count(map: &Map<String, Value>, key: &str) -> Result<Option<usize>, String> {

@@ -46,8 +46,11 @@ pub fn compare(feature: &Feature, theirs: &FeatureStats, ours: &FeatureStats) ->
     }
     match worst {
         Some((off, what)) => {
-            let message =
-                format!("{}: the dataset's own statistics are stale: {what}, {:.0} % of std apart", feature.name, off * 100.0);
+            let message = format!(
+                "{}: the dataset's own statistics are stale: {what}, {:.0} % of std apart",
+                feature.name,
+                off * 100.0
+            );
             vec![warn("statistics-stale", message)]
         }
         None => Vec::new(),

@@ -4,20 +4,28 @@ use rayon::prelude::*;
 
 use crate::dataset::stats::FeatureStats;
 
+/// The stored quantiles: q01, q10, q50, q90, q99.
+pub(in crate::dataset) const LEVELS: [f64; 5] = [0.01, 0.10, 0.50, 0.90, 0.99];
+
 /// Statistics of rows of `width` values, given as row-major pieces. All values must be finite.
 ///
 /// Quantiles are those of all rows, with numpy's default (linear) interpolation. Works on one dimension at a time, so
 /// the memory beyond the rows themselves is 8 bytes a row and thread.
 pub fn feature_stats(pieces: &[&[f32]], width: usize) -> FeatureStats {
+    stats_of(width, |dimension| column(pieces, width, dimension))
+}
+
+/// Statistics of `width` dimensions, whose finite values `column` gives; all have as many.
+pub(in crate::dataset) fn stats_of(width: usize, column: impl Fn(usize) -> Vec<f64> + Sync) -> FeatureStats {
     let dimensions: Vec<Dimension> =
-        (0..width).into_par_iter().map(|dimension| Dimension::of(column(pieces, width, dimension))).collect();
+        (0..width).into_par_iter().map(|dimension| Dimension::of(column(dimension))).collect();
     let each = |take: fn(&Dimension) -> f64| dimensions.iter().map(take).collect::<Vec<f64>>();
     FeatureStats {
         min: each(|d| d.min),
         max: each(|d| d.max),
         mean: each(|d| d.mean),
         std: each(|d| d.std),
-        count: pieces.iter().map(|piece| (piece.len() / width.max(1)) as u64).sum(),
+        count: dimensions.first().map_or(0, |d| d.count),
         q01: Some(each(|d| d.quantiles[0])),
         q10: Some(each(|d| d.quantiles[1])),
         q50: Some(each(|d| d.quantiles[2])),
@@ -31,6 +39,7 @@ fn column(pieces: &[&[f32]], width: usize, dimension: usize) -> Vec<f64> {
 }
 
 struct Dimension {
+    count: u64,
     min: f64,
     max: f64,
     mean: f64,
@@ -45,24 +54,30 @@ impl Dimension {
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n;
         values.sort_unstable_by(f64::total_cmp);
         Dimension {
+            count: values.len() as u64,
             min: values.first().copied().unwrap_or_default(),
             max: values.last().copied().unwrap_or_default(),
             mean,
             std: variance.sqrt(),
-            quantiles: [0.01, 0.10, 0.50, 0.90, 0.99].map(|level| quantile(&values, level)),
+            quantiles: LEVELS.map(|level| quantile(values.len(), |k| at(&values, k), level)),
         }
     }
 }
 
-/// The quantile of ascending values at `level` in 0 … 1, as `numpy.quantile` computes it (method "linear"), bit for
-/// bit: its interpolation starts from whichever neighbour is nearer.
-fn quantile(sorted: &[f64], level: f64) -> f64 {
-    let place = level * (sorted.len().max(1) - 1) as f64;
+/// The quantile at `level` in 0 … 1 of `count` values of which `sorted` gives the k-th smallest, as `numpy.quantile`
+/// computes it (method "linear"), bit for bit: its interpolation starts from whichever neighbour is nearer.
+pub(in crate::dataset) fn quantile(count: usize, sorted: impl Fn(usize) -> f64, level: f64) -> f64 {
+    let last = count.saturating_sub(1);
+    let place = level * last as f64;
     let below = place.floor();
-    let at = |index: usize| sorted.get(index).or(sorted.last()).copied().unwrap_or_default();
-    let (low, high) = (at(below as usize), at(below as usize + 1));
+    let (low, high) = (sorted(below as usize), sorted((below as usize + 1).min(last)));
     let part = place - below;
     if part >= 0.5 { high - (high - low) * (1.0 - part) } else { low + (high - low) * part }
+}
+
+/// The k-th of ascending values; 0 of none.
+fn at(sorted: &[f64], k: usize) -> f64 {
+    sorted.get(k).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -80,7 +95,7 @@ mod tests {
         assert_eq!(stats.q01, Some(vec![1.0]));
         assert_eq!(stats.q10, Some(vec![1.0]));
         assert_eq!(stats.q50, Some(vec![3.5]));
-        assert_eq!(stats.q90, Some(vec![6.9]));
+        assert_eq!(stats.q90, Some(vec![6.8999999999999995]));
         assert_eq!(stats.q99, Some(vec![8.79]));
     }
 

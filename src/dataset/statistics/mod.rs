@@ -11,13 +11,14 @@ mod file;
 
 pub use compare::compare;
 pub use compute::feature_stats;
+pub(in crate::dataset) use compute::{LEVELS, quantile, stats_of};
 pub use file::{read_aggregated, read_file};
 
 use super::error::DatasetError;
 use super::finding::{Finding, Severity};
-use super::meta::Feature;
+use super::meta::{Feature, Layout, Metadata};
 use super::reader::{ACTION, Dataset, STATE};
-use super::stats::Statistics;
+use super::stats::{FeatureStats, Statistics};
 
 /// Statistics of state and action over the selected frames (under the names after the rename), and what is to be said
 /// about them.
@@ -75,7 +76,7 @@ pub fn compute_all(dataset: &Dataset) -> Result<Statistics, DatasetError> {
     Ok(statistics)
 }
 
-fn checked(feature: &Feature, episodes: &[(usize, &[f32])]) -> Result<super::stats::FeatureStats, DatasetError> {
+fn checked(feature: &Feature, episodes: &[(usize, &[f32])]) -> Result<FeatureStats, DatasetError> {
     let width = feature.dimensions().max(1);
     for (episode, values) in episodes {
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
@@ -93,15 +94,21 @@ fn checked(feature: &Feature, episodes: &[(usize, &[f32])]) -> Result<super::sta
     Ok(feature_stats(&values, width))
 }
 
-/// Compares with the dataset's own statistics, where those cover the same frames.
 fn compare_with_file(dataset: &Dataset, computed: &Statistics) -> Vec<Finding> {
-    let meta = dataset.meta();
-    let complete = dataset.episodes().len() == meta.episodes.len();
     let selected: Vec<usize> = dataset.episodes().iter().map(|episode| episode.meta.index).collect();
+    let features = [(STATE, dataset.state_feature()), (ACTION, Some(dataset.action_feature()))];
+    let truth: Vec<_> = features.into_iter().filter_map(|(name, feature)| Some((feature?, computed.get(name)?))).collect();
+    compare_with_own(dataset.meta(), &selected, &truth)
+}
+
+/// Compares the true statistics of features over the episodes `selected` with the dataset's own, where those cover
+/// the same frames.
+pub fn compare_with_own(meta: &Metadata, selected: &[usize], truth: &[(&Feature, &FeatureStats)]) -> Vec<Finding> {
+    let complete = selected.len() == meta.episodes.len();
     let own = match meta.info.layout {
-        super::meta::Layout::V21 => read_aggregated(&meta.root, Some(&selected)),
-        super::meta::Layout::V30 if complete => read_file(&meta.root),
-        super::meta::Layout::V30 => return Vec::new(),
+        Layout::V21 => read_aggregated(&meta.root, Some(selected)),
+        Layout::V30 if complete => read_file(&meta.root),
+        Layout::V30 => return Vec::new(),
     };
     let own = match own {
         Ok(Some(own)) => own,
@@ -110,20 +117,15 @@ fn compare_with_file(dataset: &Dataset, computed: &Statistics) -> Vec<Finding> {
             return vec![Finding {
                 severity: Severity::Warning,
                 code: "statistics-unreadable",
-                message: format!("the dataset's own statistics cannot be read and were computed from the data: {error}"),
+                message: format!(
+                    "the dataset's own statistics cannot be read and were computed from the data: {error}"
+                ),
                 fix: None,
             }];
         }
     };
-    let features = [(STATE, dataset.state_feature()), (ACTION, Some(dataset.action_feature()))];
-    let mut findings = Vec::new();
-    for (name, feature) in features {
-        let (Some(feature), Some(ours)) = (feature, computed.get(name)) else { continue };
-        if let Some(theirs) = own.get(&feature.name) {
-            findings.extend(compare(feature, theirs, ours));
-        }
-    }
-    findings
+    let compared = truth.iter().filter_map(|(feature, ours)| Some(compare(feature, own.get(&feature.name)?, ours)));
+    compared.flatten().collect()
 }
 
 #[cfg(test)]

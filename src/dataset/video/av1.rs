@@ -21,6 +21,7 @@ use super::decoder::{Decoder, Fault, Sink, pixel_format_fault};
 
 /// Pixels a picture may have; a stream that states more is refused before its buffers are allocated.
 const MAX_PIXELS: u32 = 1 << 26;
+const FRAME_CONTEXTS: i32 = 2;
 const AGAIN: i32 = -libc::EAGAIN;
 
 pub(super) struct Av1Decoder {
@@ -34,7 +35,10 @@ pub(super) struct Av1Decoder {
 unsafe impl Send for Av1Decoder {}
 
 impl Av1Decoder {
-    /// One thread and no frame delay: parallelism comes from many videos, and each sample gives its picture at once.
+    /// Two frame contexts, although frames are decoded one by one: with a single one, rav1d 1.1 aborts the process on
+    /// any damaged frame (memorysafety/rav1d#1497: its error path unwraps a header that was taken before, inside a
+    /// function that cannot unwind). Each context comes with a thread, which sleeps while its decoder is idle.
+    ///
     /// Film grain is applied, as FFmpeg (and so LeRobot) does: the stream states its seed, so frames are repeatable.
     pub fn open(config_obus: Vec<u8>) -> Result<Av1Decoder, Fault> {
         let mut settings = MaybeUninit::<Dav1dSettings>::uninit();
@@ -43,8 +47,8 @@ impl Av1Decoder {
             dav1d_default_settings(NonNull::from(&mut settings).cast());
             settings.assume_init()
         };
-        settings.n_threads = 1;
-        settings.max_frame_delay = 1;
+        settings.n_threads = FRAME_CONTEXTS;
+        settings.max_frame_delay = FRAME_CONTEXTS;
         settings.all_layers = 0;
         settings.frame_size_limit = MAX_PIXELS;
         // SAFETY: without a callback there is nothing whose safety could depend on the arguments. The default logger
@@ -55,19 +59,27 @@ impl Av1Decoder {
         let result = unsafe { dav1d_open(Some(NonNull::from(&mut context)), Some(NonNull::from(&mut settings))) };
         match context {
             Some(_) if result.0 == 0 => Ok(Av1Decoder { context, config_obus }),
-            _ => Err(format!("rav1d cannot be started (error {})", result.0)),
+            _ => Err(format!("rav1d cannot be started (error {})", result.0).into()),
         }
     }
 
-    /// The next picture, if one is ready.
+    /// The next picture of the samples sent so far, if there is one.
     fn picture(&mut self) -> Result<Option<OwnedPicture>, Fault> {
+        // The first request after a sample only looks; the second one waits for the frame in progress.
+        match self.poll()? {
+            Some(picture) => Ok(Some(picture)),
+            None => self.poll(),
+        }
+    }
+
+    fn poll(&mut self) -> Result<Option<OwnedPicture>, Fault> {
         let mut picture = OwnedPicture(Dav1dPicture::default());
         // SAFETY: the context is open until `drop`; the picture is a live local, valid for writes.
         let result = unsafe { dav1d_get_picture(self.context, Some(NonNull::from(&mut picture.0))) };
         match result.0 {
             0 => Ok(Some(picture)),
             AGAIN => Ok(None),
-            error => Err(format!("rav1d: no picture (error {error})")),
+            error => Err(format!("rav1d: no picture (error {error})").into()),
         }
     }
 }
@@ -80,8 +92,8 @@ impl Drop for Av1Decoder {
 }
 
 impl Decoder for Av1Decoder {
-    fn push(&mut self, sample: &[u8], entry: bool, sink: Sink<'_>) -> Result<(), Fault> {
-        let before: &[u8] = if entry { &self.config_obus } else { &[] };
+    fn push(&mut self, sample: &[u8], start: bool, sink: Sink<'_>) -> Result<(), Fault> {
+        let before: &[u8] = if start { &self.config_obus } else { &[] };
         let mut data = OwnedData::copy(before, sample)?;
         let mut shown = 0;
         loop {
@@ -89,7 +101,7 @@ impl Decoder for Av1Decoder {
                 // SAFETY: the context is open until `drop`; the data is a live local, valid for reads and writes.
                 let result = unsafe { dav1d_send_data(self.context, Some(NonNull::from(&mut data.0))) };
                 if !matches!(result.0, 0 | AGAIN) {
-                    return Err(format!("rav1d: not a decodable sample (error {})", result.0));
+                    return Err(format!("rav1d: not a decodable sample (error {})", result.0).into());
                 }
             }
             match self.picture()? {
@@ -102,7 +114,7 @@ impl Decoder for Av1Decoder {
             }
         }
         // A sample is a temporal unit, which shows exactly one frame (AV1 specification §7.5).
-        if shown == 1 { Ok(()) } else { Err(format!("a sample shows {shown} frames instead of one")) }
+        if shown == 1 { Ok(()) } else { Err(format!("a sample shows {shown} frames instead of one").into()) }
     }
 
     fn flush(&mut self, sink: Sink<'_>) -> Result<(), Fault> {
@@ -127,7 +139,7 @@ impl OwnedData {
         // SAFETY: the data is a live local, valid for writes.
         let buffer = unsafe { dav1d_data_create(Some(NonNull::from(&mut data.0)), size) };
         if buffer.is_null() {
-            return Err(format!("rav1d: no buffer of {size} bytes"));
+            return Err(format!("rav1d: no buffer of {size} bytes").into());
         }
         // SAFETY: the buffer was just created with `size` bytes, is not shared yet, and overlaps neither slice.
         unsafe {
@@ -190,15 +202,17 @@ impl OwnedPicture {
                 // them alive and unwritten.
                 Ok(Plane { data: unsafe { slice::from_raw_parts(data.as_ptr().cast(), length) }, stride })
             }
-            _ => Err(format!("rav1d: plane {plane} of a {width}x{height} picture has a stride of {stride} bytes")),
+            _ => {
+                Err(format!("rav1d: plane {plane} of a {width}x{height} picture has a stride of {stride} bytes").into())
+            }
         }
     }
 
+    /// The stream's matrix, and always limited range: FFmpeg gives AV1 pictures a pixel format that stands for limited
+    /// range, whatever the sequence header says, so LeRobot's readers convert them so.
     fn color_space(&self) -> ColorSpace {
-        match self.0.seq_hdr {
-            // SAFETY: the picture keeps its sequence header alive, and rav1d does not write to it any more.
-            Some(header) => unsafe { ColorSpace::new(header.as_ref().mtrx, header.as_ref().color_range != 0) },
-            None => ColorSpace::new(2, false),
-        }
+        // SAFETY: the picture keeps its sequence header alive, and rav1d does not write to it any more.
+        let matrix = self.0.seq_hdr.map(|header| unsafe { header.as_ref() }.mtrx);
+        matrix.map_or(ColorSpace::UNSTATED, |matrix| ColorSpace::new(matrix, false))
     }
 }

@@ -150,8 +150,16 @@ pub(super) fn name(kind: &FourCc) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// What `read` makes of a box with that body.
+    pub fn boxed<T>(kind: &FourCc, body: &[u8], read: impl FnOnce(&Mp4Box<'_>) -> T) -> T {
+        let mut bytes = (body.len() as u32 + 8).to_be_bytes().to_vec();
+        bytes.extend(kind);
+        bytes.extend(body);
+        read(&find(&bytes, kind).unwrap().unwrap())
+    }
 
     #[test]
     fn a_box_larger_than_its_container_ends_the_walk_with_its_name() {

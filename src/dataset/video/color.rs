@@ -4,6 +4,9 @@
 //! `y = 8Y − 128`, `u = 8U − 1024`, `v = 8V − 1024`, `R = mulhi(y, cy) + mulhi(v, crv)`,
 //! `G = mulhi(y, cy) + mulhi(u, −cgu) + mulhi(v, −cgv)`, `B = mulhi(y, cy) + mulhi(u, cbu)`, clamped to 0…255.
 //! LeRobot's readers (PyAV, torchcodec) give these bytes. Interpolated chroma would differ by up to 50 at edges.
+//!
+//! Streams that state BT.709 are converted with its matrix, as torchcodec (LeRobot's default) does and PyAV does not;
+//! streams that state nothing with BT.601, as both do.
 
 /// Rows of samples; `stride` is at least the width.
 #[derive(Clone, Copy)]
@@ -45,18 +48,17 @@ pub(super) enum Matrix {
 }
 
 impl ColorSpace {
+    /// What `swscale` takes for granted.
+    pub const UNSTATED: ColorSpace = ColorSpace { matrix: Matrix::Bt601, full_range: false };
+
     /// From ISO/IEC 23091-2 matrix coefficients; what is not BT.709 is treated as `swscale` treats the unknown.
     pub fn new(matrix: u32, full_range: bool) -> ColorSpace {
         ColorSpace { matrix: if matrix == 1 { Matrix::Bt709 } else { Matrix::Bt601 }, full_range }
     }
 
     fn tables(self) -> &'static Tables {
-        static TABLES: [Tables; 4] = [
-            Tables::new(BT601, false),
-            Tables::new(BT601, true),
-            Tables::new(BT709, false),
-            Tables::new(BT709, true),
-        ];
+        static TABLES: [Tables; 4] =
+            [Tables::new(BT601, false), Tables::new(BT601, true), Tables::new(BT709, false), Tables::new(BT709, true)];
         let matrix = match self.matrix {
             Matrix::Bt601 => 0,
             Matrix::Bt709 => 2,
@@ -158,7 +160,7 @@ mod tests {
             y: plane(&luma, 3),
             u: plane(&neutral, 2),
             v: plane(&neutral, 2),
-            space: ColorSpace::new(2, false),
+            space: ColorSpace::UNSTATED,
         };
         let rgb = to_rgb(&picture);
         let gray: Vec<u8> = rgb.chunks(3).map(|pixel| pixel[0]).collect();

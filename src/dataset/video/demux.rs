@@ -11,6 +11,7 @@ use super::boxes::{self, FourCc, Mp4Box};
 use super::error::VideoError;
 use super::index::{Codec, CodecConfig, StatedColor, VideoIndex};
 use super::samples::{self, Sample, Tables};
+use super::sps;
 
 /// How every Git LFS pointer begins (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
 const LFS_POINTER: &[u8] = b"version https://git-lfs";
@@ -137,12 +138,12 @@ impl SampleEntry {
         if width == 0 || height == 0 {
             return Err(format!("pictures of {width}x{height} pixels"));
         }
-        let (codec, config) = codec(&entry.kind, inside)?;
-        Ok(SampleEntry { codec, config, color: stated_color(inside)?, width: width.into(), height: height.into() })
+        let (codec, config, color) = codec(&entry.kind, inside)?;
+        Ok(SampleEntry { codec, config, color, width: width.into(), height: height.into() })
     }
 }
 
-fn codec(kind: &FourCc, inside: &[u8]) -> Result<(Codec, CodecConfig), String> {
+fn codec(kind: &FourCc, inside: &[u8]) -> Result<(Codec, CodecConfig, Option<StatedColor>), String> {
     let require = |kind: &FourCc| {
         boxes::find(inside, kind)?.ok_or_else(|| format!("the sample description holds no box {}", boxes::name(kind)))
     };
@@ -150,36 +151,41 @@ fn codec(kind: &FourCc, inside: &[u8]) -> Result<(Codec, CodecConfig), String> {
         b"av01" => {
             // Four bytes of fields, then OBUs (AV1 in ISO-BMFF §2.3).
             let config_obus = require(b"av1C")?.body.get(4..).ok_or("box `av1C` is cut off")?.to_vec();
-            Ok((Codec::Av1, CodecConfig::Av1 { config_obus }))
+            Ok((Codec::Av1, CodecConfig::Av1 { config_obus }, None))
         }
         b"avc1" | b"avc3" => {
-            let config = avc_config(require(b"avcC")?.body).ok_or("box `avcC` is cut off")?;
-            Ok((Codec::H264, config))
+            let (config, color) = avc_config(require(b"avcC")?.body).ok_or("box `avcC` is cut off")?;
+            Ok((Codec::H264, config, color.or(container_color(inside)?)))
         }
-        other => Ok((Codec::Other(*other), CodecConfig::None)),
+        other => Ok((Codec::Other(*other), CodecConfig::None, None)),
     }
 }
 
 /// `avcC` (ISO/IEC 14496-15 §5.3.3.1): five bytes, then the counted SPS units, then the counted PPS units.
-fn avc_config(body: &[u8]) -> Option<CodecConfig> {
+fn avc_config(body: &[u8]) -> Option<(CodecConfig, Option<StatedColor>)> {
     let ([_, profile, _, _, length_size], mut rest) = body.split_first_chunk()?;
     let mut parameter_sets = Vec::new();
+    let mut color = None;
     for count_mask in [0x1f, 0xff] {
         let (count, after) = rest.split_first()?;
         rest = after;
         for _ in 0..count & count_mask {
             let (length, after) = rest.split_first_chunk()?;
             let (unit, after) = after.split_at_checked(u16::from_be_bytes(*length).into())?;
+            if parameter_sets.is_empty() {
+                color = sps::stated_color(unit);
+            }
             parameter_sets.extend_from_slice(&[0, 0, 0, 1]);
             parameter_sets.extend_from_slice(unit);
             rest = after;
         }
     }
-    Some(CodecConfig::H264 { length_size: usize::from(length_size & 3) + 1, parameter_sets, profile: *profile })
+    let length_size = usize::from(length_size & 3) + 1;
+    Some((CodecConfig::H264 { length_size, parameter_sets, profile: *profile }, color))
 }
 
 /// `colr` of type `nclx` (ISO/IEC 14496-12 §12.1.5): primaries, transfer, matrix, then the range in the highest bit.
-fn stated_color(inside: &[u8]) -> Result<Option<StatedColor>, String> {
+fn container_color(inside: &[u8]) -> Result<Option<StatedColor>, String> {
     let Some(stated) = boxes::find(inside, b"colr")? else { return Ok(None) };
     Ok(match stated.body {
         [b'n', b'c', b'l', b'x', _, _, _, _, m1, m0, range, ..] => {
@@ -208,11 +214,8 @@ impl Edit {
         };
         let mut edit = Edit::default();
         for entry in &list.entries {
-            let media_time = if list.version == 1 {
-                entry.media_time as i64
-            } else {
-                i64::from(entry.media_time as u32 as i32)
-            };
+            let media_time =
+                if list.version == 1 { entry.media_time as i64 } else { i64::from(entry.media_time as u32 as i32) };
             if media_time < 0 {
                 edit.delay = edit.delay.saturating_add(ticks(entry.segment_duration)?);
                 continue;
@@ -221,11 +224,9 @@ impl Edit {
                 return Err(Refusal::Unsupported("an edit list of several parts or another speed".to_owned()));
             }
             edit.start = Some(media_time);
-            // One tick of the movie more: its clock is the coarser one (1/1000 s in FFmpeg's files), so the end may
-            // have been rounded into the last frame.
             edit.duration = match entry.segment_duration {
                 0 => None,
-                duration => Some(ticks(duration.saturating_add(1))?),
+                duration => Some(ticks(duration)?),
             };
         }
         Ok(edit)
@@ -239,12 +240,7 @@ impl Edit {
     }
 }
 
-fn assemble(
-    entry: SampleEntry,
-    timescale: u32,
-    samples: &[Sample],
-    edit: Edit,
-) -> Result<VideoIndex, Refusal> {
+fn assemble(entry: SampleEntry, timescale: u32, samples: &[Sample], edit: Edit) -> Result<VideoIndex, Refusal> {
     let mut by_rank: Vec<(i64, bool)> = samples.iter().map(|sample| (sample.pts, sample.sync)).collect();
     by_rank.sort_by_key(|(pts, _)| *pts);
     let mut pts: Vec<i64> = by_rank.iter().map(|(pts, _)| *pts).collect();
@@ -271,24 +267,23 @@ fn assemble(
     })
 }
 
-/// Key frames before which nothing is shown that is stored after them: with open groups of pictures a key frame's
-/// leading pictures need the group before, so decoding begins there.
+/// Key frames that part the track: all that is stored before is shown before, all that is stored after is shown after.
+/// With open groups of pictures, pictures stored after a key frame and shown before it need the group before, so
+/// decoding cannot begin there.
 fn entries(samples: &[Sample]) -> Vec<usize> {
-    let mut entries: Vec<usize> = Vec::new();
+    let latest_before = samples.iter().scan(i64::MIN, |latest, sample| {
+        let before = *latest;
+        *latest = before.max(sample.pts);
+        Some(before)
+    });
+    let latest_before: Vec<i64> = latest_before.collect();
     let mut earliest_after = i64::MAX;
-    let latest_before: Vec<i64> = samples
-        .iter()
-        .scan(i64::MIN, |latest, sample| {
-            let before = *latest;
-            *latest = before.max(sample.pts);
-            Some(before)
-        })
-        .collect();
+    let mut entries = Vec::new();
     for ((position, sample), before) in samples.iter().enumerate().zip(latest_before).rev() {
-        earliest_after = earliest_after.min(sample.pts);
-        if position == 0 || (sample.sync && before < earliest_after) {
+        if position == 0 || (sample.sync && before < sample.pts && sample.pts < earliest_after) {
             entries.push(position);
         }
+        earliest_after = earliest_after.min(sample.pts);
     }
     entries.reverse();
     entries
@@ -298,7 +293,6 @@ fn entries(samples: &[Sample]) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::dataset::video::index::SampleBytes;
-    use re_mp4::ElstEntry;
 
     fn samples(pts: &[i64], sync: &[usize]) -> Vec<Sample> {
         let sample = |(position, pts): (usize, &i64)| Sample {
@@ -317,24 +311,24 @@ mod tests {
         assert_eq!(entries(&samples(&[0, 1], &[])), [0]);
     }
 
-    fn list(entries: &[(u64, u64)]) -> ElstBox {
-        let entry = |(segment_duration, media_time): &(u64, u64)| ElstEntry {
-            segment_duration: *segment_duration,
-            media_time: *media_time,
-            media_rate: 1,
-            media_rate_fraction: 0,
-        };
-        ElstBox { entries: entries.iter().map(entry).collect(), ..ElstBox::default() }
+    /// An edit list as stored, version 0: (duration in ticks of the movie, media time) at normal speed.
+    fn list(entries: &[(u32, i32)]) -> ElstBox {
+        let mut body = vec![0, 0, 0, 0];
+        body.extend((entries.len() as u32).to_be_bytes());
+        for (duration, media_time) in entries {
+            body.extend(duration.to_be_bytes().into_iter().chain(media_time.to_be_bytes()).chain([0, 1, 0, 0]));
+        }
+        boxes::tests::boxed(b"elst", &body, |found| found.read().unwrap())
     }
 
     #[test]
     fn an_edit_hides_what_lies_outside() {
         let pts: Vec<i64> = (0..10).map(|frame| 512 + frame * 512).collect();
-        // 8 of 10 frames at 30 fps in milliseconds, rounded down.
+        // 8 of 10 frames at 30 frames a second, in milliseconds.
         let edit = Edit::read(&list(&[(266, 1024)]), 1000, 15360).unwrap();
         assert_eq!(edit.shown(&pts), 1..9);
         assert_eq!(Edit::read(&list(&[]), 1000, 15360).unwrap().shown(&pts), 0..10);
-        let delayed = Edit::read(&list(&[(100, u64::from(u32::MAX)), (0, 512)]), 1000, 15360).unwrap();
+        let delayed = Edit::read(&list(&[(100, -1), (0, 512)]), 1000, 15360).unwrap();
         assert_eq!(delayed, Edit { start: Some(512), duration: None, delay: 1536 });
         assert!(matches!(Edit::read(&list(&[(5, 0), (5, 100)]), 1000, 15360), Err(Refusal::Unsupported(_))));
     }

@@ -242,3 +242,27 @@ fn free_bytes(directory: &Path) -> io::Result<u64> {
     let found = nix::sys::statvfs::statvfs(directory)?;
     Ok(found.blocks_available() as u64 * found.fragment_size() as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::video::demux;
+
+    #[test]
+    fn too_little_space_is_said_before_anything_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let video = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/video/bframes.mp4"));
+        let index = Arc::new(demux::read_index(video).unwrap());
+        let mut cache = DiskCache::new(directory.path().to_owned());
+        cache.free_bytes = |_| Ok(RESERVE_BYTES + 40 * 32 * 48 * 3);
+        assert_eq!(cache.frame(video, &index, 0), None);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        let findings = cache.take_findings();
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].message.contains("leave less than 1024 MB of the 1024 MB free"), "{}", findings[0].message);
+
+        let mut cache = DiskCache::new(directory.path().to_owned());
+        cache.free_bytes = |_| Ok(RESERVE_BYTES + 40 * 32 * 48 * 3 + HEADER_BYTES as u64);
+        assert!(cache.frame(video, &index, 0).is_some());
+    }
+}

@@ -27,9 +27,9 @@ pub enum VideoError {
     PastTheEnd { file: PathBuf, frame: usize, frames: usize },
     #[error("decoding frame {frame} failed: {found}: {}", file.display())]
     Decode { file: PathBuf, frame: usize, found: String },
-    /// A frame that the tables announce did not come out of the decoder, so later frames could not be told apart.
-    #[error("frames {first}..{} hold {expected} samples, the decoder gave {found} pictures: {}", first + expected, file.display())]
-    LostFrames { file: PathBuf, first: usize, expected: usize, found: usize },
+    /// Not every sample gave a picture, so it is not known which frame a picture is.
+    #[error("from frame {first} on, {samples} samples gave {pictures} pictures: {}", file.display())]
+    LostFrames { file: PathBuf, first: usize, samples: usize, pictures: usize },
 }
 
 impl VideoError {

@@ -29,9 +29,15 @@ impl fmt::Display for Codec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CodecConfig {
     /// `av1C`: OBUs (the sequence header) that precede the first sample.
-    Av1 { config_obus: Vec<u8> },
+    Av1 {
+        config_obus: Vec<u8>,
+    },
     /// `avcC`: bytes of the length before each NAL unit, SPS and PPS units in Annex B form, and `profile_idc`.
-    H264 { length_size: usize, parameter_sets: Vec<u8>, profile: u8 },
+    H264 {
+        length_size: usize,
+        parameter_sets: Vec<u8>,
+        profile: u8,
+    },
     None,
 }
 
@@ -42,7 +48,7 @@ pub(super) struct SampleBytes {
     pub size: u32,
 }
 
-/// The colours that the container states (`colr`), where it does; AV1 streams carry their own.
+/// The colours that an H.264 stream or its container states; AV1 pictures bring their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StatedColor {
     /// ISO/IEC 23091-2 matrix coefficients.
@@ -53,7 +59,7 @@ pub(super) struct StatedColor {
 /// The frames of one video track in presentation order, and where decoding can start.
 ///
 /// *Frame* counts what a player shows, from 0, edit list applied. *Rank* counts every sample of the track in
-/// presentation order, hidden ones too; runs between entry points hold the same numbers in decoding order.
+/// presentation order, hidden ones too; what lies between two entries has the same numbers in decoding order.
 #[derive(Debug)]
 pub struct VideoIndex {
     /// Pixels.
@@ -125,7 +131,8 @@ impl VideoIndex {
     /// The most frames that one random access may have to decode: the longest run between places where decoding can
     /// start. LeRobot writes 2; x264's default of 250 makes random access about a hundred times dearer.
     pub fn longest_gop(&self) -> usize {
-        (0..self.entries.len()).map(|entry| self.run(entry).len()).max().unwrap_or(0)
+        let ends = self.entries.iter().copied().skip(1).chain([self.samples.len()]);
+        self.entries.iter().zip(ends).map(|(start, end)| end - start).max().unwrap_or(0)
     }
 
     /// The rank of a frame.
@@ -133,15 +140,10 @@ impl VideoIndex {
         (frame < self.frames()).then(|| self.shown.start + frame)
     }
 
-    /// The entry from which the frame of that rank is decoded.
-    pub(super) fn entry_of(&self, rank: usize) -> usize {
-        self.entries.partition_point(|start| *start <= rank).saturating_sub(1)
-    }
-
-    /// The samples of an entry's run, in decoding order; the ranks it shows are the same numbers.
-    pub(super) fn run(&self, entry: usize) -> Range<usize> {
-        let start = self.entries.get(entry).copied().unwrap_or(self.samples.len());
-        start..self.entries.get(entry + 1).copied().unwrap_or(self.samples.len())
+    /// The last entry from which the frame of that rank can be decoded.
+    pub(super) fn entry_before(&self, rank: usize) -> usize {
+        let later = self.entries.partition_point(|entry| *entry <= rank);
+        later.checked_sub(1).and_then(|last| self.entries.get(last)).copied().unwrap_or(0)
     }
 
     /// Bytes that the index takes in memory, about.
@@ -178,8 +180,8 @@ mod tests {
         assert_eq!((index.is_sync(2), index.is_sync(0)), (Some(true), Some(false)));
         assert_eq!(index.longest_gop(), 3);
         assert_eq!(index.fps(), Some(10.0));
-        let runs: Vec<_> = (0..5).map(|frame| index.run(index.entry_of(index.rank(frame).unwrap()))).collect();
-        assert_eq!(runs, [0..3, 0..3, 3..5, 3..5, 5..7]);
+        let entries: Vec<_> = (0..5).map(|frame| index.entry_before(index.rank(frame).unwrap())).collect();
+        assert_eq!(entries, [0, 0, 3, 3, 5]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! costs one decode, and caches what it decoded in memory and, if asked, on disk. Loader threads share one pool.
 //!
 //! Guarantees: a frame's bytes do not depend on the order of access; colours equal those of FFmpeg's `swscale` for
-//! 8-bit 4:2:0 (see [`color`]); hostile or truncated files give a [`VideoError`] that names the file, and no length
+//! 8-bit 4:2:0; hostile or truncated files give a [`VideoError`] that names the file, and no length
 //! that a file states is allocated before it was checked against the file's size.
 //!
 //! Left out: fragmented MP4, edit lists of several parts, more than 8 bits, 4:2:2 and 4:4:4. Each is recognised and
@@ -24,6 +24,10 @@ mod lru;
 mod pool;
 mod reader;
 mod samples;
+mod sps;
+
+#[cfg(test)]
+mod tests;
 
 pub use error::VideoError;
 pub use index::{Codec, VideoIndex};

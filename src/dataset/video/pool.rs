@@ -1,6 +1,7 @@
 //! The front door: frames of any video in any order, from any thread.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,6 +44,13 @@ pub struct VideoPool {
     readers: Readers,
     frames: Mutex<Bounded<FrameKey, Arc<RgbFrame>>>,
     disk: Option<DiskCache>,
+}
+
+impl fmt::Debug for VideoPool {
+    /// Frames and indexes would fill the screen.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VideoPool").finish_non_exhaustive()
+    }
 }
 
 impl VideoPool {
@@ -88,7 +96,11 @@ impl VideoPool {
         let decoded = self.readers.decode(file, &index, rank)?;
         let found = decoded.iter().find(|(other, _)| *other == rank).map(|(_, frame)| Arc::clone(frame));
         self.remember(&index, decoded);
-        found.ok_or_else(|| VideoError::Decode { file: file.to_owned(), frame, found: "no picture came out".to_owned() })
+        found.ok_or_else(|| VideoError::Decode {
+            file: file.to_owned(),
+            frame,
+            found: "no picture came out".to_owned(),
+        })
     }
 
     /// What there is to say about the cache on disk since the last call, such as that it had to be given up.

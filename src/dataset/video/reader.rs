@@ -1,7 +1,6 @@
 //! One open video: decodes from the nearest entry, and goes on from where it stands when it can.
 
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +15,9 @@ use crate::dataset::frame::RgbFrame;
 /// pictures cost one run for every so many frames.
 const NEIGHBOURS: usize = 8;
 
+/// Pictures a decoder may hold back: the format's largest picture buffer (ISO/IEC 14496-10 A.3.1) and one more.
+const MOST_INSIDE: usize = 17;
+
 /// A decoded frame and its rank.
 pub(super) type Decoded = (usize, Arc<RgbFrame>);
 
@@ -29,13 +31,23 @@ pub(super) struct Reader {
     sample: Vec<u8>,
 }
 
-/// A run from an entry to the next one, in progress.
+/// Decoding in progress, from an entry on; it may pass later entries.
 struct Run {
-    samples: Range<usize>,
+    /// The entry; its rank and its place in decoding order.
+    start: usize,
     /// Next sample to feed.
     fed: usize,
     /// Rank of the next picture to come out.
     next: usize,
+    /// Pictures of an earlier run, still inside the decoder, that come out first.
+    stale: usize,
+}
+
+impl Run {
+    /// Pictures inside the decoder.
+    fn inside(&self) -> usize {
+        self.fed - self.next + self.stale
+    }
 }
 
 impl Reader {
@@ -49,66 +61,75 @@ impl Reader {
         Arc::ptr_eq(&self.index, index)
     }
 
-    /// Whether the frame lies ahead in the run that is in progress.
+    /// Whether going on reaches the frame with no more decodes than a new start.
     pub fn continues_to(&self, rank: usize) -> bool {
-        self.run.as_ref().is_some_and(|run| (run.next..run.samples.end).contains(&rank))
+        self.run.as_ref().is_some_and(|run| run.next <= rank && self.index.entry_before(rank) <= run.fed)
     }
 
     /// Decodes up to that rank; returns its frame with neighbours that came along, ascending.
     pub fn decode(&mut self, rank: usize) -> Result<Vec<Decoded>, VideoError> {
-        let result = self.try_decode(rank);
-        if result.is_err() {
-            // A decoder that stumbled may hold half of a run.
-            (self.decoder, self.run) = (None, None);
-        }
-        result
-    }
-
-    fn try_decode(&mut self, rank: usize) -> Result<Vec<Decoded>, VideoError> {
-        let mut decoder = match self.decoder.take() {
+        // Taken out first: a decoder that stumbles may hold half of a run, and is dropped on the way.
+        let continues = self.continues_to(rank);
+        let (run, decoder) = (self.run.take(), self.decoder.take());
+        let mut decoder = match decoder {
             Some(decoder) => decoder,
             None => decoder::open(&self.index)
-                .map_err(|found| self.fault(rank, found))?
+                .map_err(|fault| self.fault(rank, fault))?
                 .ok_or_else(|| VideoError::UnknownCodec { file: self.path.clone(), codec: self.index.codec })?,
         };
-        let mut run = match self.run.take() {
-            Some(run) if (run.next..run.samples.end).contains(&rank) => run,
+        let mut run = match run {
+            Some(run) if continues => run,
             left => {
-                if left.is_some() {
-                    decoder.flush(&mut |_| Ok(())).map_err(|found| self.fault(rank, found))?;
-                }
-                let samples = self.index.run(self.index.entry_of(rank));
-                Run { fed: samples.start, next: samples.start, samples }
+                let start = self.index.entry_before(rank);
+                Run { start, fed: start, next: start, stale: left.map_or(0, |run| run.inside()) }
             }
         };
-        let mut frames = Vec::new();
-        while run.next <= rank && run.fed < run.samples.end {
-            self.read_sample(run.fed)?;
-            let entry = run.fed == run.samples.start;
-            run.fed += 1;
-            let index = &self.index;
-            decoder
-                .push(&self.sample, entry, &mut |picture| keep(index, &mut run.next, rank, picture, &mut frames))
-                .map_err(|found| self.fault(rank, found))?;
-        }
-        if run.fed == run.samples.end {
-            let index = &self.index;
-            decoder
-                .flush(&mut |picture| keep(index, &mut run.next, rank, picture, &mut frames))
-                .map_err(|found| self.fault(rank, found))?;
-            if run.next != run.samples.end {
-                return Err(VideoError::LostFrames {
-                    file: self.path.clone(),
-                    first: self.frame(run.samples.start),
-                    expected: run.samples.len(),
-                    found: run.next - run.samples.start,
-                });
+        let frames = loop {
+            match self.advance(&mut run, decoder.as_mut(), rank)? {
+                Some(frames) => break frames,
+                None => {
+                    let start = self.index.entry_before(run.start.saturating_sub(1));
+                    run = Run { start, fed: start, next: start, stale: run.stale };
+                }
             }
-        } else {
-            self.run = Some(run);
-        }
+        };
+        // A flush leaves nothing to go on from.
+        self.run = (run.fed < self.index.samples.len() || run.inside() > 0).then_some(run);
         self.decoder = Some(decoder);
         Ok(frames)
+    }
+
+    /// Goes on until the wanted frame is out; none if the decoder cannot start where the run does, but maybe earlier.
+    fn advance(
+        &mut self,
+        run: &mut Run,
+        decoder: &mut dyn Decoder,
+        wanted: usize,
+    ) -> Result<Option<Vec<Decoded>>, VideoError> {
+        let index = Arc::clone(&self.index);
+        let mut frames = Vec::new();
+        while run.next <= wanted && run.fed < index.samples.len() {
+            self.read_sample(run.fed)?;
+            let start = run.fed == run.start;
+            run.fed += 1;
+            match decoder.push(&self.sample, start, &mut |picture| take(run, &index, wanted, picture, &mut frames)) {
+                Ok(()) => (),
+                Err(Fault::NoStart) if run.start > 0 => return Ok(None),
+                Err(fault) => return Err(self.fault(wanted, fault)),
+            }
+            if run.inside() > MOST_INSIDE {
+                return Err(self.lost(run));
+            }
+        }
+        if run.next <= wanted {
+            decoder
+                .flush(&mut |picture| take(run, &index, wanted, picture, &mut frames))
+                .map_err(|fault| self.fault(wanted, fault))?;
+            if run.inside() > 0 {
+                return Err(self.lost(run));
+            }
+        }
+        Ok(Some(frames))
     }
 
     fn read_sample(&mut self, sample: usize) -> Result<(), VideoError> {
@@ -126,26 +147,44 @@ impl Reader {
         rank.saturating_sub(self.index.shown.start)
     }
 
-    fn fault(&self, rank: usize, found: Fault) -> VideoError {
-        VideoError::Decode { file: self.path.clone(), frame: self.frame(rank), found }
+    fn lost(&self, run: &Run) -> VideoError {
+        VideoError::LostFrames {
+            file: self.path.clone(),
+            first: self.frame(run.start),
+            samples: run.fed - run.start,
+            pictures: run.next - run.start,
+        }
+    }
+
+    fn fault(&self, rank: usize, fault: Fault) -> VideoError {
+        VideoError::Decode { file: self.path.clone(), frame: self.frame(rank), found: fault.to_string() }
     }
 }
 
-/// Takes the picture of rank `next` if it is the wanted one, near before it, or after it (it would be lost).
-fn keep(
+/// The next picture that comes out of a run: keeps it if it is the wanted one, near before it, or after it (it would be
+/// lost).
+fn take(
+    run: &mut Run,
     index: &VideoIndex,
-    next: &mut usize,
     wanted: usize,
     picture: &Picture<'_>,
     frames: &mut Vec<Decoded>,
 ) -> Result<(), Fault> {
-    let rank = *next;
-    *next += 1;
+    if run.stale > 0 {
+        run.stale -= 1;
+        return Ok(());
+    }
+    let rank = run.next;
+    if rank == run.fed {
+        return Err(Fault::Failed("more pictures came out than samples were fed".to_owned()));
+    }
+    run.next += 1;
     if (picture.width, picture.height) != (index.width, index.height) {
         return Err(format!(
             "a picture has {}x{} pixels where the container says {}x{}",
             picture.width, picture.height, index.width, index.height
-        ));
+        )
+        .into());
     }
     if index.shown.contains(&rank) && rank + NEIGHBOURS >= wanted {
         let frame = RgbFrame { height: picture.height, width: picture.width, data: color::to_rgb(picture) };

@@ -130,32 +130,28 @@ fn set_times(samples: &mut [Sample], tables: &Tables) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::boxes::tests::boxed;
     use super::*;
-    use re_mp4::{CttsEntry, StscEntry, SttsEntry};
+
+    /// A table box of version 0: the number of rows, then the rows.
+    fn table<T>(kind: &[u8; 4], row: usize, values: &[i32]) -> T
+    where
+        T: for<'c, 'a> re_mp4::ReadBox<&'c mut std::io::Cursor<&'a [u8]>>,
+    {
+        let rows = (values.len() / row) as i32;
+        let body: Vec<u8> = [0, rows].iter().chain(values).flat_map(|value| value.to_be_bytes()).collect();
+        boxed(kind, &body, |found| found.read().unwrap())
+    }
 
     fn tables() -> Tables {
-        let run = |first_chunk, samples_per_chunk| StscEntry {
-            first_chunk,
-            samples_per_chunk,
-            sample_description_index: 1,
-            first_sample: 0,
-        };
         Tables {
             sizes: StszBox { sample_sizes: vec![10, 20, 30, 40, 50], sample_count: 5, ..StszBox::default() },
-            chunks: StscBox { entries: vec![run(1, 2), run(2, 1), run(3, 2)], ..StscBox::default() },
+            // First chunk, samples a chunk, description.
+            chunks: table(b"stsc", 3, &[1, 2, 1, 2, 1, 1, 3, 2, 1]),
             chunk_offsets: vec![100, 500, 300],
-            durations: SttsBox {
-                entries: vec![SttsEntry { sample_count: 4, sample_delta: 10 }, SttsEntry { sample_count: 9, sample_delta: 5 }],
-                ..SttsBox::default()
-            },
-            composition: Some(CttsBox {
-                entries: vec![
-                    CttsEntry { sample_count: 1, sample_offset: 10 },
-                    CttsEntry { sample_count: 1, sample_offset: 20 },
-                    CttsEntry { sample_count: 3, sample_offset: -10 },
-                ],
-                ..CttsBox::default()
-            }),
+            // Number of samples, duration.
+            durations: table(b"stts", 2, &[4, 10, 9, 5]),
+            composition: Some(table(b"ctts", 2, &[1, 10, 1, 20, 3, -10])),
             sync: Some(StssBox { entries: vec![1, 4], ..StssBox::default() }),
         }
     }
@@ -182,7 +178,10 @@ mod tests {
         assert!(message(|tables| tables.chunk_offsets.truncate(2), 1000).contains("place 3 of 5"));
         assert!(message(|tables| tables.chunk_offsets[1] = u64::MAX, 1000).contains("cut off"));
         assert!(message(|tables| tables.durations.entries.truncate(1), 1000).contains("4 of 5"));
-        assert!(message(|tables| tables.sync = Some(StssBox { entries: vec![6], ..StssBox::default() }), 1000).contains("key frame 6 of 5"));
+        assert!(
+            message(|tables| tables.sync = Some(StssBox { entries: vec![6], ..StssBox::default() }), 1000)
+                .contains("key frame 6 of 5")
+        );
         let endless = |tables: &mut Tables| {
             tables.sizes = StszBox { sample_size: 1, sample_count: u32::MAX, ..StszBox::default() };
         };

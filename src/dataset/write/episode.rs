@@ -8,8 +8,9 @@ use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 
 use super::WriteError;
 use super::spec::{DatasetSpec, FeatureKind, FeatureSpec, NumericType};
-use super::statistics::{ChannelHistogram, numeric_statistics};
+use super::statistics::ChannelHistogram;
 use crate::dataset::frame::RgbFrame;
+use crate::dataset::statistics::stats_of;
 use crate::dataset::stats::FeatureStats;
 
 /// One feature of one frame.
@@ -173,10 +174,14 @@ impl Column {
 
     /// Exact statistics over all frames of the column.
     pub(super) fn statistics(&self, dims: usize) -> FeatureStats {
+        /// Dimension `d` of a row-major column.
+        fn dimension<T: Copy>(values: &[T], dims: usize, d: usize, to: impl Fn(T) -> f64) -> Vec<f64> {
+            values.iter().skip(d).step_by(dims).map(|&value| to(value)).collect()
+        }
         match self {
-            Column::F32(values) => numeric_statistics(values.iter().map(|&v| f64::from(v)), dims),
-            Column::F64(values) => numeric_statistics(values.iter().copied(), dims),
-            Column::I64(values) => numeric_statistics(values.iter().map(|&v| v as f64), dims),
+            Column::F32(values) => stats_of(dims, |d| dimension(values, dims, d, f64::from)),
+            Column::F64(values) => stats_of(dims, |d| dimension(values, dims, d, |value| value)),
+            Column::I64(values) => stats_of(dims, |d| dimension(values, dims, d, |value| value as f64)),
             Column::Image { histogram, .. } => histogram.statistics(),
         }
     }

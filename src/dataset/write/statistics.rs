@@ -1,32 +1,14 @@
 //! Statistics of what is written: exact, per episode and over the whole dataset.
 //!
-//! LeRobot approximates quantiles by histograms and averages them over the episodes; ours are those of all
-//! frames (linear interpolation between order statistics, numpy's default).
+//! LeRobot approximates quantiles by histograms and averages them over the episodes; ours are those of all frames.
+//! Vectors are counted as the reader counts them ([`stats_of`](crate::dataset::statistics)); images by histogram.
 
 use serde_json::{Map, Value, json};
 
 use super::spec::{FeatureKind, FeatureSpec};
 use crate::dataset::frame::RgbFrame;
+use crate::dataset::statistics::{LEVELS, quantile};
 use crate::dataset::stats::FeatureStats;
-
-/// The stored quantiles.
-const QUANTILES: [f64; 5] = [0.01, 0.10, 0.50, 0.90, 0.99];
-
-/// Over row-major rows of `dims` values.
-pub(super) fn numeric_statistics(values: impl Iterator<Item = f64>, dims: usize) -> FeatureStats {
-    let mut columns = vec![Vec::new(); dims];
-    for (i, value) in values.enumerate() {
-        columns[i % dims].push(value);
-    }
-    let count = columns.first().map_or(0, Vec::len) as u64;
-    let dimensions = columns.into_iter().map(|mut column| {
-        column.sort_unstable_by(f64::total_cmp);
-        let mean = column.iter().sum::<f64>() / column.len() as f64;
-        let variance = column.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / column.len() as f64;
-        summary(column.len(), mean, variance.sqrt(), |k| column[k])
-    });
-    collect(dimensions, count)
-}
 
 /// Counts of the 256 levels of each channel: all that any statistic of 8-bit images depends on.
 #[derive(Debug)]
@@ -68,57 +50,32 @@ impl ChannelHistogram {
             };
             let mean = weighted(&|v| v);
             let variance = weighted(&|v| (v - mean).powi(2));
-            summary(pixels as usize, mean, variance.sqrt(), |k| {
+            let sorted = |k: usize| {
                 let mut below = 0;
-                value(
-                    levels
-                        .iter()
-                        .position(|&n| {
-                            below += n;
-                            below > k as u64
-                        })
-                        .unwrap_or(255),
-                )
-            })
+                value(levels.iter().position(|&n| { below += n; below > k as u64 }).unwrap_or(255))
+            };
+            let quantiles = LEVELS.map(|level| quantile(pixels as usize, sorted, level));
+            (sorted(0), sorted((pixels as usize).saturating_sub(1)), mean, variance.sqrt(), quantiles)
         });
-        collect(channels, self.frames)
+        let mut stats = FeatureStats { count: self.frames, ..FeatureStats::default() };
+        let mut quantiles: [Vec<f64>; 5] = Default::default();
+        for (min, max, mean, std, levels) in channels {
+            stats.min.push(min);
+            stats.max.push(max);
+            stats.mean.push(mean);
+            stats.std.push(std);
+            quantiles.iter_mut().zip(levels).for_each(|(all, value)| all.push(value));
+        }
+        [stats.q01, stats.q10, stats.q50, stats.q90, stats.q99] = quantiles.map(Some);
+        stats
     }
-}
-
-/// `[min, max, mean, std, quantiles…]` of one dimension from its order statistics: `sorted(k)` is the k-th smallest.
-fn summary(count: usize, mean: f64, std: f64, sorted: impl Fn(usize) -> f64) -> [f64; 9] {
-    let last = count.saturating_sub(1);
-    let quantile = |q: f64| {
-        let position = q * last as f64;
-        let (low, fraction) = (position.floor() as usize, position.fract());
-        let (a, b) = (sorted(low), sorted((low + 1).min(last)));
-        a + (b - a) * fraction
-    };
-    let [q01, q10, q50, q90, q99] = QUANTILES.map(quantile);
-    [sorted(0), sorted(last), mean, std, q01, q10, q50, q90, q99]
-}
-
-fn collect(dimensions: impl Iterator<Item = [f64; 9]>, count: u64) -> FeatureStats {
-    let mut stats = FeatureStats { count, ..FeatureStats::default() };
-    let mut quantiles: [Vec<f64>; 5] = Default::default();
-    for [min, max, mean, std, rest @ ..] in dimensions {
-        stats.min.push(min);
-        stats.max.push(max);
-        stats.mean.push(mean);
-        stats.std.push(std);
-        quantiles.iter_mut().zip(rest).for_each(|(all, value)| all.push(value));
-    }
-    [stats.q01, stats.q10, stats.q50, stats.q90, stats.q99] = quantiles.map(Some);
-    stats
 }
 
 /// The statistics that the format stores besides `count`, in its order.
 pub(super) fn entries(stats: &FeatureStats) -> impl Iterator<Item = (&'static str, &[f64])> {
     let always = [("min", &stats.min), ("max", &stats.max), ("mean", &stats.mean), ("std", &stats.std)];
-    let quantiles =
-        [("q01", &stats.q01), ("q10", &stats.q10), ("q50", &stats.q50), ("q90", &stats.q90), ("q99", &stats.q99)];
-    let present = quantiles.into_iter().filter_map(|(name, values)| values.as_ref().map(|v| (name, v)));
-    always.into_iter().chain(present).map(|(name, values)| (name, values.as_slice()))
+    let quantiles = stats.quantiles().into_iter().filter_map(|(name, _, values)| Some((name, values?)));
+    always.into_iter().chain(quantiles).map(|(name, values)| (name, values.as_slice()))
 }
 
 /// The content of `meta/stats.json`; image statistics have the shape `[3, 1, 1]`.

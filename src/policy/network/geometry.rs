@@ -30,7 +30,10 @@ pub fn may_attend(real: &[bool], opens: &[bool]) -> Vec<bool> {
         })
         .collect();
     let pair = |i: usize, j: usize| block[j] <= block[i] && real[i] && real[j];
-    (0..real.len().min(opens.len())).flat_map(|i| (0..real.len().min(opens.len())).map(move |j| (i, j))).map(|(i, j)| pair(i, j)).collect()
+    (0..real.len().min(opens.len()))
+        .flat_map(|i| (0..real.len().min(opens.len())).map(move |j| (i, j)))
+        .map(|(i, j)| pair(i, j))
+        .collect()
 }
 
 /// Real tokens of each sample's prefix: cameras in order, then the prompt.
@@ -84,9 +87,8 @@ impl Geometry {
             .iter()
             .flat_map(|row| row.iter().map(|&real| u8::from(real)).chain(std::iter::repeat_n(1, suffix)))
             .collect();
-        let rotation = |positions: &[i64], head_dim: usize, theta: f64| {
-            Rotation::new(positions, batch, head_dim, theta, device)
-        };
+        let rotation =
+            |positions: &[i64], head_dim: usize, theta: f64| Rotation::new(positions, batch, head_dim, theta, device);
         Ok(Self {
             prefix_mask: Tensor::from_vec(prefix_mask, (batch, 1, prefix), device)?,
             prefix_rotation: rotation(&prefix_positions, arch.vlm.head_dim, arch.vlm.rope_theta)?,

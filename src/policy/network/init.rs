@@ -24,8 +24,12 @@ pub struct RandomInit {
 
 enum Law {
     Constant(f32),
-    Normal { deviation: f32 },
-    Uniform { bound: f32 },
+    Normal {
+        deviation: f32,
+    },
+    Uniform {
+        bound: f32,
+    },
     /// Scale and shift 0, gate 1.
     GateOpen,
 }
@@ -72,9 +76,12 @@ impl WeightSource for RandomInit {
         let mut random = stream(self.seed, &format!("init/{name}"), &[]);
         let values: Vec<f32> = match law(name, shape) {
             Law::Constant(value) => vec![value; count],
-            Law::Normal { deviation } => {
-                (0..count).map(|_| { let z: f32 = StandardNormal.sample(&mut random); z * deviation }).collect()
-            }
+            Law::Normal { deviation } => (0..count)
+                .map(|_| {
+                    let z: f32 = StandardNormal.sample(&mut random);
+                    z * deviation
+                })
+                .collect(),
             Law::Uniform { bound } => (0..count).map(|_| random.random_range(-bound..bound)).collect(),
             Law::GateOpen => (0..count).map(|i| if 3 * i >= 2 * count { 1.0 } else { 0.0 }).collect(),
         };

@@ -136,7 +136,12 @@ mod tests {
     fn a_batch_of_padding_alone_is_zero_not_nan() {
         let (predicted, wanted) = (vec![1.0; 6], vec![0.0; 6]);
         let all = Velocities {
-            predicted: &predicted, wanted: &wanted, is_pad: &[true, true], chunk: 2, dims: 3, action_dim: 2,
+            predicted: &predicted,
+            wanted: &wanted,
+            is_pad: &[true, true],
+            chunk: 2,
+            dims: 3,
+            action_dim: 2,
         };
         assert_eq!(all.losses(LossParity::Valid).loss, 0.0);
         assert!(all.gradient(LossParity::Valid, 1.0).iter().all(|&g| g == 0.0));

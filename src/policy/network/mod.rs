@@ -69,12 +69,7 @@ impl Network {
             vision_head: VisionHead::build(builder, &arch.vision, arch.vlm.width)?,
             prefix_embedding: PrefixEmbedding::build(builder, arch.vocab_size, arch.vlm.width)?,
             prefix: (0..arch.vlm.depth).map(|i| PrefixLayer::build(builder, &arch.vlm, i)).collect::<Result<_>>()?,
-            prefix_norm: RmsNorm::build(
-                builder,
-                &format!("{LANGUAGE}.norm"),
-                arch.vlm.width,
-                arch.vlm.rms_norm_eps,
-            )?,
+            prefix_norm: RmsNorm::build(builder, &format!("{LANGUAGE}.norm"), arch.vlm.width, arch.vlm.rms_norm_eps)?,
             suffix_embedding: SuffixEmbedding::build(builder, arch)?,
             suffix: (0..arch.expert.depth)
                 .map(|i| SuffixLayer::build(builder, &arch.expert, i))
@@ -198,7 +193,11 @@ fn check(arch: &Arch) -> Result<()> {
     if vlm.depth != expert.depth || vlm.head_dim != expert.head_dim || vlm.kv_heads != expert.kv_heads {
         bail!("the two Gemmas attend jointly: depth, head_dim and kv_heads must agree: {vlm:?}, {expert:?}")
     }
-    if vision.patch == 0 || !vision.image.is_multiple_of(vision.patch) || vision.heads == 0 || vision.width % vision.heads != 0 {
+    if vision.patch == 0
+        || !vision.image.is_multiple_of(vision.patch)
+        || vision.heads == 0
+        || vision.width % vision.heads != 0
+    {
         bail!("the vision tower's sizes do not fit each other: {vision:?}")
     }
     if !expert.width.is_multiple_of(2) || !vlm.head_dim.is_multiple_of(2) {

@@ -60,10 +60,11 @@ impl Segment for PrefixEmbedding {
         let Some(images) = images else { return Ok(vec![language]) };
         let ((stacked, length, width), batch) = (images.dims3()?, tokens.dim(0)?);
         let cameras = stacked / batch.max(1);
-        let images = images
-            .reshape((cameras, batch, length, width))?
-            .transpose(0, 1)?
-            .reshape((batch, cameras * length, width))?;
+        let images = images.reshape((cameras, batch, length, width))?.transpose(0, 1)?.reshape((
+            batch,
+            cameras * length,
+            width,
+        ))?;
         Ok(vec![Tensor::cat(&[&images, &language], 1)?])
     }
 }

@@ -20,9 +20,9 @@ const ALL: [&str; 5] = ["inputs", "train_forward", "gradients", "inference", "in
 
 /// Every tensor of every file of a case: boundary tensors, masks, loss, all gradients, key/value cache, steps, chunks.
 #[rstest]
-#[case("case-a", 212)]
-#[case("case-b", 212)]
-fn agrees_with_the_reference_in_every_tensor(#[case] name: &str, #[case] at_least: usize) -> Result<()> {
+#[case("case-a", 203)]
+#[case("case-b", 203)]
+fn agrees_with_the_reference_in_every_tensor(#[case] name: &str, #[case] tensors: usize) -> Result<()> {
     let reference = case(name, &ALL)?;
     let cameras = CAMERAS.map(str::to_owned);
     let present: Vec<&str> = CAMERAS.into_iter().filter(|c| reference.contains_key(*c)).collect();
@@ -33,7 +33,8 @@ fn agrees_with_the_reference_in_every_tensor(#[case] name: &str, #[case] at_leas
     let report = verify(&policy(&Everything)?, &reference, &cameras, pixels)?;
     let bad: Vec<_> = report.rows.iter().filter(|row| row.verdict != Verdict::Pass).collect();
     assert!(bad.is_empty(), "{bad:#?}");
-    assert!(report.passed() && report.compared >= at_least, "{} compared", report.compared);
+    assert!(report.passed());
+    assert_eq!(report.compared, tensors);
     Ok(())
 }
 
@@ -140,8 +141,24 @@ impl TrainPlan for Adapters {
 }
 
 const EVERY_LINEAR: [&str; 18] = [
-    "q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "gate_proj", "up_proj", "down_proj", "fc1", "fc2", "linear",
-    "dense", "action_in_proj", "action_out_proj", "time_mlp_in", "time_mlp_out", "state_proj", "state_mlp_in",
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "out_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+    "fc1",
+    "fc2",
+    "linear",
+    "dense",
+    "action_in_proj",
+    "action_out_proj",
+    "time_mlp_in",
+    "time_mlp_out",
+    "state_proj",
+    "state_mlp_in",
 ];
 
 /// Gives every B a value, so that every A has a gradient.
@@ -175,17 +192,25 @@ fn adapters_on_every_linear_have_the_gradients_of_finite_differences(
             _ => {
                 let found = found.unwrap_or_else(|| panic!("{} has no gradient", trained.name));
                 assert_eq!(difference(found, &same.gradients[&trained.name])?, 0.0, "{}", trained.name);
-                assert!(difference(found, &found.zeros_like()?)? > 0.0, "{} is zero", trained.name);
+                let last_query = trained.name.contains("language_model.layers.2.self_attn.q_proj");
+                assert_eq!(difference(found, &found.zeros_like()?)? == 0.0, last_query, "{}", trained.name);
             }
         }
     }
     // Along the gradient of one tensor a part, the loss falls by its squared length.
-    for part in ["layers.1.self_attn.q_proj.lora_A", "layers.1.mlp.fc2.lora_B", "layers.0.mlp.down_proj.lora_A", "time_mlp_in.lora_B", "linear.lora_A", "input_layernorm.dense.lora_A"] {
+    for part in [
+        "layers.1.self_attn.q_proj.lora_A",
+        "layers.1.mlp.fc2.lora_B",
+        "layers.0.mlp.down_proj.lora_A",
+        "time_mlp_in.lora_B",
+        "linear.lora_A",
+        "input_layernorm.dense.lora_A",
+    ] {
         let trained = policy.trained().iter().find(|t| t.name.contains(part)).expect("the part is adapted");
         let gradient = &step.gradients[&trained.name];
         let length = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
         let (start, direction) = (trained.var.copy()?, (gradient / length)?);
-        let mut loss_at = |by: f64| -> Result<f64> {
+        let loss_at = |by: f64| -> Result<f64> {
             trained.var.set(&(&start + (&direction * by)?)?)?;
             Ok(policy.gradients(&batch, &targets, &draw, &options)?.loss)
         };

@@ -13,8 +13,10 @@ use crate::tui::format;
 use crate::tui::history::{Bucket, Series};
 use crate::tui::state::{Axis, Look, Pane, Smoothing, State};
 
-/// Columns for the labels of the vertical axis.
-const GUTTER: u16 = 6;
+/// Columns for the labels of the vertical axis and a blank: rates are written with an exponent.
+fn gutter_width(pane: Pane) -> u16 {
+    if pane == Pane::LearningRate { 8 } else { 6 }
+}
 
 /// A chart ready to be drawn.
 struct Chart {
@@ -46,7 +48,8 @@ pub fn render(state: &State, frame: &mut Frame, pane: Pane, area: Rect, title: S
     let with_axis = inner.height >= 5;
     let [plot_area, axis_area] =
         Layout::vertical([Constraint::Min(0), Constraint::Length(u16::from(with_axis))]).areas(inner);
-    let [gutter, canvas] = Layout::horizontal([Constraint::Length(GUTTER), Constraint::Min(0)]).areas(plot_area);
+    let [gutter, canvas] =
+        Layout::horizontal([Constraint::Length(gutter_width(pane)), Constraint::Min(0)]).areas(plot_area);
     let Some(chart) = prepare(state, pane, canvas) else {
         let text = if series(state, pane).last().is_some() { "nothing to show on this axis" } else { "no values yet" };
         return frame.render_widget(Paragraph::new(text).style(state.theme().grey()), inner);
@@ -180,16 +183,18 @@ fn draw_canvas(state: &State, frame: &mut Frame, chart: &Chart, pane: Pane, canv
         }
         points.windows(2).for_each(|pair| raster.line(pair[0], pair[1], layer));
     }
-    let stale = state.is_stale();
     let style = |layer: Layer| match layer {
         Layer::Envelope | Layer::Faint => theme.grey(),
-        Layer::Train if stale => theme.grey(),
-        Layer::Train => theme.blue(),
+        Layer::Train => style_of_train(state),
         Layer::Held => theme.orange(),
     };
     draw_cursor(state, frame, chart, canvas);
     raster.draw(frame.buffer_mut(), canvas, style);
     draw_marks(state, frame, chart, pane, canvas, height);
+}
+
+fn style_of_train(state: &State) -> Style {
+    if state.is_stale() { state.theme().grey() } else { state.theme().blue() }
 }
 
 fn draw_cursor(state: &State, frame: &mut Frame, chart: &Chart, canvas: Rect) {
@@ -208,10 +213,10 @@ fn draw_marks(state: &State, frame: &mut Frame, chart: &Chart, pane: Pane, canva
     let (wide, high) = dots_per_cell(state.settings.glyphs);
     let mut put = |x: usize, y: usize, symbol: &str, style: Style| {
         let (column, row) = ((x / wide) as u16, (y / high) as u16);
-        if column < canvas.width && row < canvas.height {
-            if let Some(cell) = frame.buffer_mut().cell_mut((canvas.x + column, canvas.y + row)) {
-                cell.set_symbol(symbol).set_style(style);
-            }
+        let inside = column < canvas.width && row < canvas.height;
+        let cell = frame.buffer_mut().cell_mut((canvas.x + column, canvas.y + row));
+        if let Some(cell) = cell.filter(|_| inside) {
+            cell.set_symbol(symbol).set_style(style);
         }
     };
     for column in &chart.held {
@@ -220,7 +225,8 @@ fn draw_marks(state: &State, frame: &mut Frame, chart: &Chart, pane: Pane, canva
         }
     }
     if pane == Pane::Loss {
-        for (columns, letter, style) in [(&chart.held, "B", theme.orange()), (&chart.train, "A", theme.blue())] {
+        for (columns, letter, style) in [(&chart.held, "B", theme.orange()), (&chart.train, "A", style_of_train(state))]
+        {
             if let Some((x, y)) = columns.last().and_then(|c| Some((c.x, chart.range.row(c.line, height)?))) {
                 put(x, y, letter, style);
             }

@@ -65,7 +65,8 @@ fn standing(state: &State) -> Option<(Level, String)> {
 fn ended(state: &State, ending: &Ending) -> (Level, String) {
     let checkpoint = state.run.last_checkpoint();
     let detail = if ending.detail.is_empty() { String::new() } else { format!(": {}", ending.detail) };
-    let kept = checkpoint.as_deref().map_or_else(|| "no checkpoint".to_owned(), |path| format!("last checkpoint {path}"));
+    let kept =
+        checkpoint.as_deref().map_or_else(|| "no checkpoint".to_owned(), |path| format!("last checkpoint {path}"));
     let next = match (ending.outcome, &checkpoint) {
         (Outcome::Finished, Some(path)) => {
             format!("next: vlash policy info {}", state.settings.run_dir.join(path).display())
@@ -81,24 +82,33 @@ fn ended(state: &State, ending: &Ending) -> (Level, String) {
 
 fn vanished(state: &State) -> String {
     let (pid, host) = state.run.process().unwrap_or_default();
-    let kept = state.run.last_checkpoint().map_or_else(|| "no checkpoint".to_owned(), |c| format!("last checkpoint {c}"));
-    format!("process {pid} on {host} is gone without a word (killed?); {kept}; the same vlash train command goes on")
+    let kept =
+        state.run.last_checkpoint().map_or_else(|| "no checkpoint".to_owned(), |c| format!("last checkpoint {c}"));
+    format!(
+        "process {pid} on {host} is gone without a word (killed?); {kept}; the same vlash train command continues from it"
+    )
 }
 
-/// Lines the message gets: one that is always there on larger screens so that nothing jumps, two when it is long.
+/// Lines the message gets: one that is always there on larger screens so that nothing jumps, up to three when it is long.
 pub fn banner_lines(state: &State, area: Rect) -> u16 {
-    let long = message(state).is_some_and(|(_, text)| text.chars().count() + 3 > usize::from(area.width));
+    let width = usize::from(area.width);
+    let wanted = message(state).map_or(0, |(level, text)| format::wrapped_lines(&marked(level, &text), width));
     match area.height {
-        0..12 => u16::from(message(state).is_some()),
+        0..12 => wanted.min(1) as u16,
         12..20 => 1,
-        _ => 1 + u16::from(long),
+        _ => wanted.clamp(1, 3) as u16,
     }
 }
 
+fn marked(level: Level, text: &str) -> String {
+    format!(" {} {text}", theme::mark(level))
+}
+
 pub fn banner(state: &State, frame: &mut Frame, area: Rect) {
-    let Some((level, text)) = message(state) else { return };
-    let line = Line::styled(format!(" {} {text}", theme::mark(level)), state.theme().level(level));
-    frame.render_widget(Paragraph::new(line).wrap(Wrap { trim: false }), area);
+    if let Some((level, text)) = message(state) {
+        let line = Line::styled(marked(level, &text), state.theme().level(level));
+        frame.render_widget(Paragraph::new(line).wrap(Wrap { trim: false }), area);
+    }
 }
 
 /// The keys that work now, from the table of bindings.
@@ -144,7 +154,9 @@ fn key_hints(state: &State) -> Vec<(String, String)> {
 
 fn overlay_hints(overlay: &Overlay) -> Vec<(String, String)> {
     let rows: &[(&str, &str)] = match overlay {
-        Overlay::Palette { .. } => &[("letters", "are typed"), ("Up/Down", "choose"), ("Enter", "run"), ("Esc", "close")],
+        Overlay::Palette { .. } => {
+            &[("letters", "are typed"), ("Up/Down", "choose"), ("Enter", "run"), ("Esc", "close")]
+        }
         Overlay::Help { .. } => &[("letters", "search"), ("Up/Down", "scroll"), ("Esc", "close")],
         Overlay::LearningRate { .. } => &[("letters", "are typed"), ("Enter", "send"), ("Esc", "cancel")],
         Overlay::Filter { .. } => &[("letters", "are typed"), ("Enter", "keep"), ("Esc", "close")],

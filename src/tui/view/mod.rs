@@ -15,7 +15,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout as Split, Rect};
 use ratatui::style::Style;
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Paragraph, Wrap};
+use ratatui::widgets::{Block, Paragraph};
 
 use crate::tui::format;
 use crate::tui::state::{Pane, State};
@@ -108,7 +108,12 @@ pub fn render(state: &State, frame: &mut Frame) {
     }
     footer::banner(state, frame, layout.banner);
     footer::hints(state, frame, layout.hints);
-    overlay::render(state, frame, area);
+    overlay::render(state, frame, above_hints(area));
+}
+
+/// Layers leave the header and the hints in sight: the hints name their keys.
+fn above_hints(area: Rect) -> Rect {
+    Rect { y: area.y + 1, height: area.height.saturating_sub(2), ..area }
 }
 
 fn render_pane(state: &State, frame: &mut Frame, pane: Pane, area: Rect, form: Form) {
@@ -138,7 +143,11 @@ fn block<'a>(state: &State, pane: Pane, title: String) -> Block<'a> {
     let theme = state.theme();
     let focused = state.focus == pane;
     let style = if focused { Style::new() } else { theme.grey() };
-    let title_style = if focused { theme.strong() } else { Style::new() };
+    let title_style = match (state.is_stale(), focused) {
+        (true, _) => theme.grey(),
+        (false, true) => theme.strong(),
+        (false, false) => Style::new(),
+    };
     Block::bordered()
         .border_set(theme.border())
         .border_style(style)
@@ -160,9 +169,26 @@ fn text(state: &State, frame: &mut Frame, area: Rect) {
         parts.push(header::life_words(state));
     }
     let style = if state.is_stale() { state.theme().grey() } else { Style::new() };
-    let open = state.overlays.last().map(|_| "Esc closes a dialog; a larger window shows it".to_owned());
-    let lines = open.into_iter().chain(parts).collect::<Vec<_>>().join("  ");
-    frame.render_widget(Paragraph::new(lines).style(style).wrap(Wrap { trim: true }), area);
+    if !state.overlays.is_empty() {
+        parts.insert(0, "Esc: dialog".into());
+    }
+    let lines: Vec<Line> = pack(&parts, usize::from(area.width)).into_iter().map(Line::raw).collect();
+    frame.render_widget(Paragraph::new(lines).style(style), area);
+}
+
+/// As many parts a line as fit, none of them cut in two.
+fn pack(parts: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 2 + part.chars().count() <= width => {
+                line.push_str("  ");
+                line.push_str(part);
+            }
+            _ => lines.push(part.clone()),
+        }
+    }
+    lines
 }
 
 /// The style of measured values: faint once they may be old.

@@ -46,12 +46,7 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
 fn boxed(state: &State, frame: &mut Frame, area: Rect, title: &str, width: u16, lines: u16) -> Rect {
     let width = width.min(area.width);
     let height = lines.saturating_add(2).min(area.height);
-    let place = Rect {
-        x: area.x + (area.width - width) / 2,
-        y: area.y + (area.height - height) / 2,
-        width,
-        height,
-    };
+    let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     let block = Block::bordered()
         .border_set(state.theme().border())
         .title(Line::styled(format!(" {title} "), state.theme().strong()));
@@ -62,25 +57,29 @@ fn boxed(state: &State, frame: &mut Frame, area: Rect, title: &str, width: u16, 
 }
 
 fn dialog(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>) {
-    let width = DIALOG.min(area.width).saturating_sub(2).max(1);
-    let height: usize = lines.iter().map(|line| line.width().div_ceil(usize::from(width)).max(1)).sum();
-    // Wrapping at words may need a line more than the width alone says.
-    let inner = boxed(state, frame, area, title, DIALOG, height as u16 + 1);
-    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), inner);
+    list_of_width(state, frame, area, title, lines, DIALOG);
 }
 
 fn list(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>, scroll: usize) {
-    let width = LIST.min(area.width.saturating_sub(4));
-    let inner = boxed(state, frame, area, title, width, lines.len().max(1) as u16);
-    let shown: Vec<Line> = lines.into_iter().skip(scroll).collect();
-    frame.render_widget(Paragraph::new(shown), inner);
+    let shown = lines.into_iter().skip(scroll).collect();
+    list_of_width(state, frame, area, title, shown, LIST.min(area.width.saturating_sub(4)));
+}
+
+fn list_of_width(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>, width: u16) {
+    let room = usize::from(width.min(area.width).saturating_sub(2));
+    let height: usize = lines.iter().map(|line| format::wrapped_lines(&line.to_string(), room)).sum();
+    let text = Paragraph::new(lines).wrap(Wrap { trim: false });
+    let inner = boxed(state, frame, area, title, width, u16::try_from(height).unwrap_or(u16::MAX));
+    frame.render_widget(text, inner);
 }
 
 fn stop_lines(state: &State) -> Vec<Line<'static>> {
     let (done, steps) = state.run.steps();
     vec![
         Line::raw(format!("{} is at step {done} of {steps}.", state.run.name())),
-        Line::raw("It finishes the step, writes a checkpoint and ends; the same vlash train command continues it later."),
+        Line::raw(
+            "It finishes the step, writes a checkpoint and ends; the same vlash train command continues it later.",
+        ),
         Line::raw(""),
         Line::raw("y  stop it      n  go on training (default)"),
     ]
@@ -169,7 +168,8 @@ fn command_lines(state: &State) -> Vec<Line<'static>> {
         .commands
         .iter()
         .map(|entry| {
-            let bad = entry.is_overdue(state.now) || matches!(entry.progress, Progress::NotSent(_) | Progress::Refused { .. });
+            let bad = entry.is_overdue(state.now)
+                || matches!(entry.progress, Progress::NotSent(_) | Progress::Refused { .. });
             Line::from(vec![
                 Span::styled(format!("{}  ", format::clock(entry.time, &state.settings.zone)), theme.grey()),
                 Span::raw(format!("{:<20}", entry.text)),

@@ -30,7 +30,7 @@ impl Scale {
     /// The column of `position`, if it is not left of the chart.
     pub fn column(&self, position: f64) -> Option<usize> {
         let column = (position - self.start) / self.unit;
-        (column >= 0.0 && column < 1e6).then_some(column as usize)
+        (0.0..1e6).contains(&column).then_some(column as usize)
     }
 
     /// The smallest round scale on which `from..=to` fits `width` columns. A start near zero becomes zero.
@@ -38,7 +38,7 @@ impl Scale {
         let start = if from > 0.0 && from < 0.02 * to { 0.0 } else { from };
         let span = (to - start).max(1e-9);
         // The last value needs a column of its own beyond the span.
-        let unit = round_to(span / (width.max(2) - 1) as f64, &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0]);
+        let unit = round_to(span / (width.max(2) - 1) as f64, &FINE);
         Scale { start, unit }
     }
 
@@ -48,7 +48,10 @@ impl Scale {
         let step = round_up(unit * columns.max(1) as f64);
         let first = (start / step - 1e-9).ceil();
         let tick = move |i: usize| (first + i as f64) * step;
-        (0..width).map(tick).map(move |at| (((at - start) / unit).round() as usize, at)).take_while(move |t| t.0 < width)
+        (0..width)
+            .map(tick)
+            .map(move |at| (((at - start) / unit).round() as usize, at))
+            .take_while(move |t| t.0 < width)
     }
 }
 
@@ -57,15 +60,18 @@ pub fn round_up(value: f64) -> f64 {
     round_to(value, &[1.0, 2.0, 5.0, 10.0])
 }
 
+/// Mantissas that leave little room unused.
+const FINE: [f64; 11] = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+
 fn round_to(value: f64, mantissas: &[f64]) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     mantissas.iter().map(|m| m * power).find(|&c| c >= value * (1.0 - 1e-9)).unwrap_or(value)
 }
 
-/// The largest of 1, 2, 5 times a power of ten that is at most `value` (> 0).
+/// The largest fine mantissa times a power of ten that is at most `value` (> 0).
 fn round_down(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
-    [5.0, 2.0, 1.0].map(|m| m * power).into_iter().find(|&c| c <= value * (1.0 + 1e-9)).unwrap_or(value)
+    FINE.iter().rev().map(|m| m * power).find(|&c| c <= value * (1.0 + 1e-9)).unwrap_or(value)
 }
 
 /// Vertical scale.
@@ -85,7 +91,7 @@ impl Range {
             return None;
         }
         if log {
-            let (low, high) = (round_down(low), round_up(high));
+            let (low, high) = (round_down(low), round_to(high, &FINE));
             return Some(Range { low, high: if high > low { high } else { high * 10.0 }, log });
         }
         let span = if high > low { high - low } else { low.abs().max(1e-12) * 0.1 };
@@ -118,11 +124,7 @@ impl Range {
 
 /// The values of `series` that `look` asks for, as buckets.
 pub fn visible(series: &Series, look: &Look) -> Vec<Bucket> {
-    if look.recent {
-        series.recent().map(|p: &Point| Bucket::of(p.step, p)).collect()
-    } else {
-        series.full().to_vec()
-    }
+    if look.recent { series.recent().map(|p: &Point| Bucket::of(p.step, p)).collect() } else { series.full().to_vec() }
 }
 
 /// Where a bucket lies on the axis: its step, or seconds since `origin`.
@@ -142,9 +144,10 @@ pub fn scale(buckets: &[Bucket], look: &Look, origin: f64, width: usize) -> Scal
     if !look.recent || buckets.len() < RECENT {
         return Scale::fit(from, to, width);
     }
-    let leap = round_up((to - from).max(1e-9) / 8.0);
+    // The window lies within nine leaps from the last multiple of a leap before it.
+    let leap = round_to((to - from).max(1e-9) / 8.0, &FINE);
     let start = (from / leap).floor() * leap;
-    Scale::fit(start, (start + 10.0 * leap).max(to), width)
+    Scale::fit(start, start + 9.0 * leap, width)
 }
 
 /// `buckets` gathered into columns of `scale`.
@@ -228,7 +231,7 @@ mod tests {
     fn ranges_are_round_and_never_empty() {
         let around = |values: &[f64], log| Range::around(values.iter().copied(), log);
         assert_eq!(around(&[0.31, 1.1], false), Some(Range { low: 0.2, high: 1.2000000000000002, log: false }));
-        assert_eq!(around(&[0.31, 1.1], true), Some(Range { low: 0.2, high: 2.0, log: true }));
+        assert_eq!(around(&[0.31, 1.1], true), Some(Range { low: 0.30000000000000004, high: 1.2, log: true }));
         assert_eq!(around(&[f64::NAN, 0.0], true), None);
         for values in [[0.0, 0.0], [5.0, 5.0], [-1e300, 1e300], [1e-300, 1e-300], [-3.0, -3.0]] {
             for log in [false, true] {

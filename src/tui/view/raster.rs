@@ -11,8 +11,8 @@ use crate::tui::capability::Glyphs;
 pub enum Layer {
     Envelope,
     Faint,
-    Train,
     Held,
+    Train,
 }
 
 /// A grid of dots over `columns`×`rows` cells. Dot (0, 0) is at the top left.
@@ -81,7 +81,7 @@ impl Raster {
     /// Every second dot of a column, so that an area reads as lighter than a line even without colour.
     pub fn shade(&mut self, x: usize, top: usize, bottom: usize, layer: Layer) {
         for y in top..=bottom.min(self.height().saturating_sub(1)) {
-            if (x + y) % 2 == 0 {
+            if (x + y).is_multiple_of(2) {
                 self.set(x, y, layer);
             }
         }

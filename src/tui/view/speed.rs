@@ -33,7 +33,8 @@ pub fn render_speed(state: &State, frame: &mut Frame, area: Rect, title: String)
     let longest = parts.iter().map(|p| p.1).fold(f64::MIN_POSITIVE, f64::max);
     let room = usize::from(inner.width).saturating_sub(20);
     for (name, seconds) in parts {
-        let share = if metrics.step_s > 0.0 { format!(" {:>2.0} %", seconds / metrics.step_s * 100.0) } else { String::new() };
+        let share =
+            if metrics.step_s > 0.0 { format!(" {:>2.0} %", seconds / metrics.step_s * 100.0) } else { String::new() };
         let bar = state.theme().bar(seconds / longest, room.saturating_sub(share.len()));
         lines.push(Line::from(vec![
             Span::styled(format!("{name:<9} {:>8} ", format::seconds(seconds)), value_style(state)),
@@ -61,7 +62,12 @@ pub fn render_memory(state: &State, frame: &mut Frame, area: Rect, title: String
     }
     if let Some(v) = &run.validated {
         let shuffled = v.shuffled.map(|s| format!(", shuffled {}", format::metric(s))).unwrap_or_default();
-        let text = format!("{} at step {} (zero {}{shuffled})", format::metric(v.loss), v.step, format::metric(v.zero_velocity));
+        let text = format!(
+            "{} at step {} (zero {}{shuffled})",
+            format::metric(v.loss),
+            v.step,
+            format::metric(v.zero_velocity)
+        );
         rows.push(("held out", text));
     }
     let checkpoint = match (&run.checkpoint, run.last_checkpoint()) {

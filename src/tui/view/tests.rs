@@ -7,12 +7,12 @@ use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use super::render;
 use crate::track::event::{Body, Outcome, StepMetrics};
-use crate::track::reader::{Cause, Problem, Update};
+use crate::track::reader::{Cause, Problem, Reader, Update};
 use crate::track::status::State as RunState;
 use crate::tui::capability::{ColorLevel, Glyphs};
 use crate::tui::state::{Data, State};
 use crate::tui::terminal::Frames;
-use crate::tui::testing::{NOON, beat, happen, metrics, press, running, settings, styles, text};
+use crate::tui::testing::{NOON, beat, events, happen, metrics, press, running, settings, status, styles, text};
 use crate::tui::theme::Tone;
 
 #[test]
@@ -135,7 +135,10 @@ fn requests_refused_and_unanswered() {
     beat(&mut state, RunState::Running);
     assert!(text(&state).contains("lr 2e-5: not seen after 70 s"), "{}", text(&state));
     let reason = "above the largest rate 1e-5".into();
-    happen(&mut state, Body::CommandRefused { id: "2".into(), command: "set_learning_rate".into(), step: 12_410, reason });
+    happen(
+        &mut state,
+        Body::CommandRefused { id: "2".into(), command: "set_learning_rate".into(), step: 12_410, reason },
+    );
     press(&mut state, "$");
     assert_snapshot!("requests", text(&state));
 }
@@ -150,12 +153,15 @@ fn a_run_of_a_newer_version_and_events_of_unknown_kinds() {
 #[test]
 fn a_failed_checkpoint_stays_until_seen() {
     let mut state = running(120, 40);
-    happen(&mut state, Body::CheckpointFailed {
-        step: 12_400,
-        reason: "no space left on device".into(),
-        last_good: Some("checkpoints/012000".into()),
-        next_step: 14_400,
-    });
+    happen(
+        &mut state,
+        Body::CheckpointFailed {
+            step: 12_400,
+            reason: "no space left on device".into(),
+            last_good: Some("checkpoints/012000".into()),
+            next_step: 14_400,
+        },
+    );
     state.tick(NOON + 300.0);
     beat(&mut state, RunState::Running);
     let wanted = "failed: no space left on device; last good: checkpoints/012000; next try at step 14400";
@@ -169,6 +175,35 @@ fn a_failed_checkpoint_stays_until_seen() {
 fn before_the_first_sign_of_life() {
     let state = State::new(settings(), NOON, Size::new(80, 24));
     assert_snapshot!("waiting", text(&state));
+}
+
+#[test]
+fn a_recorded_directory_read_in_pieces_looks_as_read_at_once() {
+    let run = tempfile::tempdir().unwrap();
+    let path = run.path().join("events.jsonl");
+    let recorded: String = events().iter().map(|event| serde_json::to_string(event).unwrap() + "\n").collect();
+    let status = serde_json::to_vec(&status(RunState::Running, NOON)).unwrap();
+    std::fs::write(run.path().join("status.json"), status).unwrap();
+    let mut pieces = State::new(settings(), NOON, Size::new(120, 40));
+    let mut reader = Reader::new(run.path());
+    let mut written = 0;
+    // Cuts that fall anywhere in a line, a clock that goes on, a drawing after every look.
+    while written < recorded.len() {
+        written = (written + 54_321).min(recorded.len());
+        std::fs::write(&path, &recorded.as_bytes()[..written]).unwrap();
+        pieces.tick(pieces.now + 0.01);
+        pieces.data(Data::Update(Box::new(reader.poll())));
+        text(&pieces);
+    }
+    let mut whole = State::new(settings(), NOON, Size::new(120, 40));
+    whole.data(Data::Update(Box::new(Reader::new(run.path()).poll())));
+    whole.tick(pieces.now);
+    // What happened while one watched is news to that one only.
+    for state in [&mut pieces, &mut whole] {
+        press(state, "!<Esc>");
+    }
+    assert_eq!(text(&pieces), text(&whole));
+    assert!(text(&whole).contains("step 12400 loss 0.297"));
 }
 
 #[test]

@@ -1,0 +1,25 @@
+//! Data on standard output.
+
+use std::io::{self, Write};
+
+use crate::error::{Explain, Kind};
+
+/// Standard output cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to standard output")]
+pub struct Output(#[source] io::Error);
+
+impl Explain for Output {
+    fn kind(&self) -> Kind {
+        Kind::Environment
+    }
+}
+
+/// Writes data to standard output; a reader that has had enough (`| head`) is no failure.
+pub fn print(text: &str) -> Result<(), Output> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Output(error)),
+        _ => Ok(()),
+    }
+}
