@@ -10,7 +10,7 @@ use rstest::rstest;
 use vlash_forge::adapter::base::BaseIdentity;
 use vlash_forge::adapter::merge::{BasePolicy, Merge};
 use vlash_forge::adapter::peft::Adapter;
-use vlash_forge::adapter::plan::{FirstGradient, Frozen};
+use vlash_forge::adapter::plan::Frozen;
 use vlash_forge::config::train::LossParity;
 use vlash_forge::policy::Policy;
 use vlash_forge::policy::batch::Draw;
@@ -48,16 +48,6 @@ fn the_network_with_an_adapter_agrees_in_every_tensor(#[case] name: &str, #[case
     let mut reference = reference(name)?;
     reference.remove("base_loss_without_adapter");
     assert_eq!(reference.keys().filter(|key| key.starts_with("model.")).count(), gradients);
-    // Zero in the reference, which computes the last layer's queries of the prefix only to drop what they give.
-    for factor in ["lora_A", "lora_B"] {
-        let unread =
-            format!("paligemma_with_expert.paligemma.model.language_model.layers.2.self_attn.q_proj.{factor}.weight");
-        if let Some(zero) = reference.remove(&format!("model.{unread}")) {
-            assert_eq!(difference(&zero, &zero.zeros_like()?)?, 0.0);
-            assert!(matches!(policy.expectation(&unread), FirstGradient::Never(_)));
-        }
-    }
-    let gradients = reference.keys().filter(|key| key.starts_with("model.")).count();
     let report = verify(&policy, &reference, &CAMERAS.map(str::to_owned), |_, raw| pixels(raw))?;
     let bad: Vec<_> = report.rows.iter().filter(|row| row.verdict != Verdict::Pass).collect();
     assert!(bad.is_empty(), "{bad:#?}");
