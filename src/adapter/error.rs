@@ -44,6 +44,12 @@ pub enum AdapterError {
     NotInBase { count: usize, first: String },
     #[error("{name}: the base has shape {base:?}, the adapter makes {adapter:?}")]
     BaseShape { name: String, base: Vec<usize>, adapter: Vec<usize> },
+    #[error(
+        "adapter {adapter} does not fit the network: tensors of this shape that it lacks: {}; tensors that the network has no place for: {}",
+        or_none(lacking),
+        or_none(unused)
+    )]
+    OtherTensors { adapter: String, lacking: String, unused: String },
     #[error("the adapter arithmetic failed on {name}")]
     Tensor { name: String, source: candle_core::Error },
 }
@@ -79,6 +85,10 @@ impl Explain for AdapterError {
 
 fn did_you_mean(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; nearest: {}", listed(nearest)) }
+}
+
+fn or_none(names: &str) -> &str {
+    if names.is_empty() { "none" } else { names }
 }
 
 /// The first few names.

@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device, Tensor, Var};
 
 use super::base::BaseIdentity;
 use super::config::PeftConfig;
-use super::error::AdapterError;
+use super::error::{AdapterError, listed};
 use super::select::{Plan, factor_a, factor_b, in_memory};
 use super::targets::IN_MEMORY;
 use crate::files::write_atomic;
@@ -111,6 +111,31 @@ impl Adapter {
             .iter()
             .flat_map(|(module, Factors { a, b })| [(factor_a(module), a.clone()), (factor_b(module), b.clone())]);
         factors.chain(self.saved.iter().map(|(name, tensor)| (name.clone(), tensor.clone()))).collect()
+    }
+
+    /// Sets a network's trained variables, built by [`Adapter::plan`] or a plan like it, to this adapter's values.
+    ///
+    /// # Errors
+    /// [`AdapterError::OtherTensors`] when the two do not hold the same tensors; nothing is set then.
+    pub fn assign<'v>(&self, variables: impl IntoIterator<Item = (&'v str, &'v Var)>) -> Result<(), AdapterError> {
+        let mut values = self.trained();
+        let (mut pairs, mut lacking) = (Vec::new(), Vec::new());
+        for (name, var) in variables {
+            match values.remove(name) {
+                Some(value) if value.dims() == var.dims() => pairs.push((name, var, value)),
+                _ => lacking.push(name.to_string()),
+            }
+        }
+        if !lacking.is_empty() || !values.is_empty() {
+            let unused: Vec<String> = values.into_keys().collect();
+            let (lacking, unused) = (listed(&lacking), listed(&unused));
+            return Err(AdapterError::OtherTensors { adapter: self.label.clone(), lacking, unused });
+        }
+        for (name, var, value) in pairs {
+            let set = value.to_device(var.device()).and_then(|value| var.set(&value));
+            set.map_err(|source| AdapterError::Tensor { name: name.to_string(), source })?;
+        }
+        Ok(())
     }
 
     /// The plan that builds a network with room for exactly this adapter.

@@ -124,6 +124,20 @@ fn what_does_not_fit_together_is_refused_with_its_name() {
 }
 
 #[test]
+fn values_are_set_all_or_not_at_all() {
+    let adapter = parse(&[("m.lora_A.weight", tensor(2, 3)), ("m.lora_B.weight", tensor(4, 2))]).unwrap();
+    let var = |rows, columns| Var::zeros((rows, columns), DType::F32, &Device::Cpu).unwrap();
+    let (a, b, other) = (var(2, 3), var(4, 2), var(2, 9));
+    let error = adapter.assign([("m.lora_A.weight", &a), ("n.bias", &b)]).unwrap_err().to_string();
+    assert!(error.contains("it lacks: n.bias;") && error.ends_with("no place for: m.lora_B.weight"), "{error}");
+    let error = adapter.assign([("m.lora_A.weight", &other), ("m.lora_B.weight", &b)]).unwrap_err().to_string();
+    assert!(error.contains("it lacks: m.lora_A.weight;"), "{error}");
+    assert_eq!(values(&b), [0.0; 8]);
+    adapter.assign([("m.lora_A.weight", &a), ("m.lora_B.weight", &b)]).unwrap();
+    assert_eq!((values(&a), values(&b)), (vec![1.0; 6], vec![1.0; 8]));
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let error = Adapter::read(dir.path()).unwrap_err();
