@@ -14,7 +14,7 @@ use vlash_forge::adapter::plan::Frozen;
 use vlash_forge::config::train::LossParity;
 use vlash_forge::policy::Policy;
 use vlash_forge::policy::batch::Draw;
-use vlash_forge::policy::verify::{Verdict, verify};
+use vlash_forge::policy::verify::{Reference, Verdict, verify};
 
 fn adapter(name: &str) -> Adapter {
     Adapter::read(&fixture(&format!("lora/{name}"))).unwrap()
@@ -48,7 +48,7 @@ fn the_network_with_an_adapter_agrees_in_every_tensor(#[case] name: &str, #[case
     let mut reference = reference(name)?;
     reference.remove("base_loss_without_adapter");
     assert_eq!(reference.keys().filter(|key| key.starts_with("model.")).count(), gradients);
-    let report = verify(&policy, &reference, &CAMERAS.map(str::to_owned), |_, raw| pixels(raw))?;
+    let report = verify(&policy, &[Reference { file: name.into(), tensors: reference }], &CAMERAS.map(str::to_owned), |_, raw| pixels(raw))?;
     let bad: Vec<_> = report.rows.iter().filter(|row| row.verdict != Verdict::Pass).collect();
     assert!(bad.is_empty(), "{bad:#?}");
     assert_eq!(report.compared, gradients + 13);
