@@ -9,6 +9,7 @@ use yardstick::{Adapters, Yardstick};
 static ALLOCATIONS: divan::AllocProfiler = divan::AllocProfiler::system();
 
 fn main() {
+    yardstick::leave_threads_to_rayon();
     divan::main();
 }
 

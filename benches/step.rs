@@ -8,6 +8,7 @@ use vlash_forge::adapter::plan::{Everything, Frozen};
 use yardstick::{Adapters, Yardstick};
 
 fn main() {
+    yardstick::leave_threads_to_rayon();
     divan::main();
 }
 

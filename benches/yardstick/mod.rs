@@ -11,6 +11,14 @@ use vlash_forge::policy::{Policy, RandomInit, StepOptions, flow};
 pub const BATCH: usize = 16;
 const TOKENS: usize = 60;
 
+/// Keeps candle's own threads for elementwise operations off: they wait for each other in a loop, which on a busy
+/// machine costs several times what they gain.
+#[expect(unsafe_code, reason = "candle takes this setting from the environment only")]
+pub fn leave_threads_to_rayon() {
+    // SAFETY: called first in `main`, while no other thread runs.
+    unsafe { std::env::set_var("CANDLE_NUM_THREADS", "1") };
+}
+
 fn arch() -> Arch {
     let gemma = GemmaArch {
         width: 64,

@@ -32,7 +32,7 @@ pub(super) fn exp(x: f32) -> f32 {
 /// `½x(1 + tanh u) = x·σ(2u)` with `u = √(2/π)(x + 0.044715x³)`.
 #[inline(always)]
 pub(super) fn gelu(x: f32) -> (f32, f32) {
-    const TWICE_ROOT: f32 = 1.595_769_1; // 2·√(2/π)
+    const TWICE_ROOT: f32 = 1.595_769_2; // 2·√(2/π)
     const CUBIC: f32 = 0.044_715;
     let square = x * x;
     let sigmoid = 1.0 / (1.0 + exp(-(TWICE_ROOT * x) * (1.0 + CUBIC * square)));

@@ -83,11 +83,12 @@ pub fn sinusoid(time: &[f32], width: usize, shortest: f64, longest: f64) -> Vec<
 mod tests {
     use super::*;
     use rstest::rstest;
+    use std::f64::consts::FRAC_1_SQRT_2;
 
     /// The table of model.md §5.
     #[rstest]
     #[case(1.0, [0.0, -0.7832190, -0.2528857, -0.7999136, 1.0, 1.0, 0.9674962, 0.0])]
-    #[case(0.5, [0.0, 0.9004849, -0.1274830, -0.4471492, 0.7071068, 1.0, 0.9918408, 0.7071068])]
+    #[case(0.5, [0.0, 0.9004849, -0.1274830, -0.4471492, FRAC_1_SQRT_2, 1.0, 0.9918408, FRAC_1_SQRT_2])]
     #[case(0.1, [0.0, -0.8585631, -0.9586452, -0.9755813, 0.1564345, 1.0, 0.2846038, 0.9876883])]
     #[case(0.001, [1.0, 0.9997776, 0.0499890, 0.0493183, 0.0015708, 0.0, 0.9987498, 0.9999988])]
     fn sinusoids_match_the_published_table(#[case] t: f64, #[case] wanted: [f64; 8]) {
