@@ -10,6 +10,10 @@ use crate::policy::checkpoint::{CheckpointError, info};
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Kind, sizes, statistics, processor, adapters and trained delay of a checkpoint.
+    #[command(after_help = "\
+Examples:
+  vlash policy info outputs/tiny/checkpoints/last/pretrained_model
+  vlash policy info /models/pi05_base --json")]
     Info {
         /// Directory with config.json and model.safetensors.
         checkpoint: PathBuf,
