@@ -363,7 +363,7 @@ fn what_is_written_is_read_back_the_same() {
     same_as_base(&read.weights(&Arch::tiny(32), &[], Box::new(Ones)).unwrap());
     let names: Vec<_> =
         std::fs::read_dir(directory.path().join("pretrained_model")).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 10, "{names:?}");
+    assert_eq!(names.len(), 11, "{names:?}");
 }
 
 #[test]
