@@ -28,6 +28,7 @@ pub mod statistics;
 pub mod store;
 #[cfg(test)]
 mod tests;
+pub mod verify;
 mod write;
 
 pub use account::{Account, Weights};
