@@ -14,7 +14,7 @@ pub struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
     #[command(flatten)]
-    fit: fit::Args,
+    fit: fit::PolicyArgs,
     /// Features to rename, as data.rename will: observation.images.front=observation.images.top
     #[arg(long, value_name = "FROM=TO", value_delimiter = ',', value_parser = renamed)]
     rename: Vec<(String, String)>,
