@@ -1,5 +1,7 @@
 //! `dataset::check` on datasets that are broken one way at a time (field failures FF-01 … FF-06), by snapshot.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use crate::dataset::episodes::parse_numbers;
+use crate::config::ranges::{self, RangeError};
 use crate::dataset::resolve::resolve;
 use crate::dataset::{Dataset, DatasetError, Selection};
 use crate::error::Failure;
@@ -43,7 +43,7 @@ struct DatasetArgs {
     /// The dataset's own directory, or the parent of owner/name
     #[arg(long)]
     root: Option<PathBuf>,
-    /// Episodes, in this order: 2,4 or 0..=16,18..=49 [default: all]
+    /// Episodes, in this order: 2,4 or 0..16,18..49 [default: all]
     #[arg(long, value_name = "LIST")]
     episodes: Option<Numbers>,
     /// Cameras by feature name [default: all that are not depth maps]
@@ -77,10 +77,10 @@ impl DatasetArgs {
 struct Numbers(Vec<usize>);
 
 impl FromStr for Numbers {
-    type Err = String;
+    type Err = RangeError;
 
-    fn from_str(text: &str) -> Result<Numbers, String> {
-        parse_numbers(text).map(Numbers)
+    fn from_str(text: &str) -> Result<Numbers, RangeError> {
+        ranges::parse(text).map(Numbers)
     }
 }
 

@@ -8,8 +8,15 @@ use crate::dataset::Selection;
 use crate::dataset::check::{Options, check};
 use crate::error::{Failure, Kind};
 
+const EXAMPLES: &str = "\
+Examples:
+  vlash data check /data/pick
+  vlash data check /data/pick --episodes 0..=39 --horizon 50 --deep
+  vlash data check lab/pick --root /data --json";
+
 /// Check everything that the files tell before training: exits 0 only when it could start
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,

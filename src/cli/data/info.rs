@@ -5,15 +5,21 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::{DatasetArgs, print};
-use crate::dataset::episodes::episode_list;
+use crate::config::ranges;
 use crate::dataset::finding::Finding;
 use crate::dataset::meta::{Feature, FeatureKind, Layout};
 use crate::dataset::statistics::{read_aggregated, read_file};
 use crate::dataset::window::padding_finding;
 use crate::dataset::{DatasetError, Metadata};
 
+const EXAMPLES: &str = "\
+Examples:
+  vlash data info /data/pick
+  vlash data info lab/pick --root /data --json";
+
 /// Show what a dataset holds: episodes, cameras, vectors, tasks, statistics
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
@@ -111,7 +117,7 @@ fn text(summary: &Summary<'_>) -> String {
         format!("{} ({} frames, {:.1} s at {} fps)", summary.episodes, summary.frames, summary.seconds, summary.fps),
     );
     if summary.present.len() < summary.episodes {
-        line("present", format!("{} of them: {}", summary.present.len(), episode_list(&summary.present)));
+        line("present", format!("{} of them: {}", summary.present.len(), ranges::list(&summary.present)));
     }
     for camera in &summary.cameras {
         let size = camera.image.map(|shape| format!("{} × {}", shape.width, shape.height)).unwrap_or_default();
