@@ -11,8 +11,8 @@ use crate::policy::checkpoint::{CheckpointError, info};
 const EXAMPLES: &str = "\
 Examples:
   vlash policy info outputs/tiny
-  vlash policy info outputs/tiny/checkpoints/last/pretrained_model --json
-  vlash policy info /models/pi05_base";
+  vlash policy info outputs/tiny/checkpoints/last/pretrained_model
+  vlash policy info /models/pi05_base --json";
 
 /// Show kind, sizes, statistics, processor, adapters and trained delay of a checkpoint
 #[derive(clap::Args)]
