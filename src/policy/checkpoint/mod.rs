@@ -1,7 +1,7 @@
 //! Policy checkpoints: directories of `config.json`, weights, processors, statistics and tokenizer.
 //!
 //! [`Checkpoint::open`] reads everything but the weights' data and reports contradictions; [`Checkpoint::weights`]
-//! accounts for every tensor and gives a [`crate::policy::weights::WeightSource`]; [`write`] writes what LeRobot
+//! accounts for every tensor and gives a [`crate::policy::weights::WeightSource`]; [`write()`] writes what LeRobot
 //! loads.
 
 use std::path::{Path, PathBuf};
