@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use crate::dataset::episodes::parse_numbers;
+use crate::config::ranges::{self, RangeError};
 use crate::dataset::resolve::resolve;
 use crate::dataset::{Dataset, DatasetError, Selection};
 use crate::error::Failure;
 
 mod check;
 mod export;
+mod fit;
 mod info;
 mod show;
 
@@ -27,7 +28,7 @@ pub enum Command {
 pub fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Info(args) => info::run(args)?,
-        Command::Check(args) => return Ok(check::run(args)?),
+        Command::Check(args) => return check::run(args),
         Command::Show(args) => show::run(args)?,
         Command::Export(args) => export::run(args)?,
     }
@@ -42,7 +43,7 @@ struct DatasetArgs {
     /// The dataset's own directory, or the parent of owner/name
     #[arg(long)]
     root: Option<PathBuf>,
-    /// Episodes, in this order: 2,4 or 0..=16,18..=49 [default: all]
+    /// Episodes, in this order: 2,4 or 0..16,18..49 [default: all]
     #[arg(long, value_name = "LIST")]
     episodes: Option<Numbers>,
     /// Cameras by feature name [default: all that are not depth maps]
@@ -76,10 +77,10 @@ impl DatasetArgs {
 struct Numbers(Vec<usize>);
 
 impl FromStr for Numbers {
-    type Err = String;
+    type Err = RangeError;
 
-    fn from_str(text: &str) -> Result<Numbers, String> {
-        parse_numbers(text).map(Numbers)
+    fn from_str(text: &str) -> Result<Numbers, RangeError> {
+        ranges::parse(text).map(Numbers)
     }
 }
 

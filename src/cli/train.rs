@@ -178,6 +178,9 @@ mod tests {
         ] {
             assert_eq!(parse(line).unwrap().unwrap(), expected, "{line}");
         }
+        // A line of a file, pasted between quotes.
+        let pasted = ["a.yaml", "optimizer.lr = 1e-4", "steps =5", "seed= -1"].map(String::from);
+        assert_eq!(Request::parse(&pasted).unwrap().unwrap(), expected);
     }
 
     #[test]

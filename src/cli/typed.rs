@@ -30,7 +30,8 @@ pub(super) fn sort(flags: &[Flag], arguments: &[String]) -> Result<Typed, String
     while let Some(argument) = rest.next() {
         let argument = if argument == "-h" { "--help" } else { argument.as_str() };
         let (name, value) = match argument.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
+            // `key = value`, as a message or a file has it, is one argument when quoted.
+            Some((name, value)) => (name.trim_end(), Some(value.trim_start())),
             None => (argument, None),
         };
         // The value behind a name without `=`; another option is none, a negative number is.
@@ -52,8 +53,8 @@ pub(super) fn sort(flags: &[Flag], arguments: &[String]) -> Result<Typed, String
                 }
                 None => return Err(unknown(flags, name)),
             }
-        } else if value.is_some() && is_word(name) {
-            typed.overrides.push(argument.to_string());
+        } else if let Some(value) = value.filter(|_| is_word(name)) {
+            typed.overrides.push(format!("{name}={value}"));
         } else if name.starts_with('-') {
             return Err(unknown(flags, name));
         } else {

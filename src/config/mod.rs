@@ -20,6 +20,7 @@ mod origin;
 mod overrides;
 pub mod paths;
 pub mod print;
+pub mod ranges;
 mod read;
 mod resolve;
 pub mod train;

@@ -5,9 +5,7 @@ use serde_json::{Number, Value as Json, json};
 use super::error::{ConfigError, Place, printable};
 use super::keys::{Kind, Range};
 use super::node::{Form, Node, Value};
-
-/// Bounds what a range of episodes may spread out to.
-const MOST_EPISODES: u64 = 1_000_000;
+use super::ranges::{self, RangeError};
 
 /// Where and what: the caller adds the name of the key.
 type Wrong = (Place, String);
@@ -179,28 +177,26 @@ fn renames(node: &Node) -> Result<Json, Wrong> {
     named.collect::<Result<serde_json::Map<_, _>, Wrong>>().map(Json::Object)
 }
 
-/// `[2, 4]`, `3`, `"0:16,18:49"` and `"0..16,18..49"` (half-open), `"0..=15"`.
+/// `[2, 4]`, `3`, and the spellings of [`ranges::parse`].
 fn episodes(node: &Node) -> Result<Json, Wrong> {
     let nodes = match &node.value {
         Value::List(items) => items.as_slice(),
         _ => std::slice::from_ref(node),
     };
-    let mut numbers: Vec<u64> = Vec::new();
+    let mut numbers: Vec<usize> = Vec::new();
     for node in nodes {
         let wrong = |part: &str| {
             let part = printable(part.trim());
-            (
-                node.place.clone(),
-                format!("\"{part}\" is not an episode or a range of them (examples: [2, 4], \"0:16,18:49\")"),
-            )
+            format!("\"{part}\" is not an episode or a range of them (examples: [2, 4], \"0..15,18..49\")")
         };
-        let text = numeral(node).ok_or_else(|| wrong(&node.shown()))?;
-        for part in text.split(',') {
-            let (first, end) = range(part.trim()).ok_or_else(|| wrong(part))?;
-            if end - first > MOST_EPISODES - (numbers.len() as u64).min(MOST_EPISODES) {
-                return Err((node.place.clone(), format!("more than {MOST_EPISODES} episodes")));
-            }
-            numbers.extend(first..end);
+        let text = numeral(node).ok_or_else(|| (node.place.clone(), wrong(&node.shown())))?;
+        let more = ranges::parse(text).map_err(|error| match error {
+            RangeError::Part(part) => (node.place.clone(), wrong(&part)),
+            RangeError::TooMany => (node.place.clone(), format!("more than {} episodes", ranges::MOST)),
+        })?;
+        numbers.extend(more);
+        if numbers.len() > ranges::MOST {
+            return Err((node.place.clone(), format!("more than {} episodes", ranges::MOST)));
         }
     }
     let mut sorted = numbers.clone();
@@ -214,20 +210,6 @@ fn episodes(node: &Node) -> Result<Json, Wrong> {
         }
         None => Ok(json!(numbers)),
     }
-}
-
-/// First and end (exclusive) of a non-empty range, or of a single number.
-fn range(text: &str) -> Option<(u64, u64)> {
-    let bound = |text: &str| text.trim().parse::<u64>().ok().filter(|n| *n < u64::MAX);
-    let (first, end) = if let Some((first, last)) = text.split_once("..=") {
-        (bound(first)?, bound(last)?.checked_add(1)?)
-    } else if let Some((first, end)) = text.split_once("..").or_else(|| text.split_once(':')) {
-        (bound(first)?, bound(end)?)
-    } else {
-        let single = bound(text)?;
-        (single, single + 1)
-    };
-    (first < end).then_some((first, end))
 }
 
 #[cfg(test)]
@@ -279,7 +261,7 @@ mod tests {
 
     #[rstest]
     #[case("0:3", &[0, 1, 2])]
-    #[case("0..2, 5", &[0, 1, 5])]
+    #[case("0..2, 5", &[0, 1, 2, 5])]
     #[case("4..=5,0:2", &[4, 5, 0, 1])]
     fn episodes_come_in_the_order_written(#[case] text: &str, #[case] expected: &[u64]) {
         assert_eq!(episodes(&plain(text)).unwrap(), json!(expected));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::episodes::episode_list;
+use crate::config::ranges;
 use super::video::VideoError;
 use crate::error::{Explain, Kind};
 
@@ -42,7 +42,7 @@ pub enum DatasetError {
     #[error("episode {episode}: {found} rows in {}, {expected} expected ({declared_by})", path.display())]
     RowCount { episode: usize, path: PathBuf, found: usize, expected: usize, declared_by: &'static str },
 
-    #[error("there is no episode {episode}: this dataset has {}", episode_list(known))]
+    #[error("there is no episode {episode}: this dataset has {}", ranges::list(known))]
     UnknownEpisode { episode: usize, known: Vec<usize> },
 
     #[error("the selection of episodes {problem}")]
@@ -127,10 +127,10 @@ impl Explain for DatasetError {
             }
             DatasetError::Version { hint, .. } => Some(hint.clone()),
             DatasetError::MissingFile { present, .. } if !present.is_empty() => {
-                Some(format!("set data.episodes = {}, or download the missing files", episode_list(present)))
+                Some(format!("set data.episodes = {}, or download the missing files", ranges::list(present)))
             }
             DatasetError::MissingFile { .. } => Some("download the missing files".into()),
-            DatasetError::UnknownEpisode { known, .. } => Some(format!("data.episodes = {}", episode_list(known))),
+            DatasetError::UnknownEpisode { known, .. } => Some(format!("data.episodes = {}", ranges::list(known))),
             DatasetError::NotFinite { episode, .. } => Some(format!(
                 "mend the recording, or leave episode {episode} out (`vlash data check` lists all of them)"
             )),

@@ -7,7 +7,6 @@
 pub mod augment;
 pub mod cameras;
 pub mod check;
-pub mod episodes;
 pub mod error;
 pub mod export;
 pub mod files;

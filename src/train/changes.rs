@@ -12,7 +12,7 @@ pub struct Change {
 }
 
 /// What a change does to a run that continues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
     /// How it is run or reported; the numbers stay the same.
     Harmless,
@@ -22,8 +22,8 @@ pub enum Weight {
     Breaking,
 }
 
-/// Keys that change nothing about the numbers of training. `train.steps` is among them: the learning rate is a
-/// function of the step and of `schedule.*`, which says by itself how long it is.
+/// Keys that change nothing about the numbers of training. `train.steps` is among them: the schedule stays fitted to
+/// the steps that the run began with.
 const HARMLESS: [&str; 11] = [
     "data.workers",
     "data.frame_cache",
@@ -64,6 +64,10 @@ fn weight(key: &str) -> Weight {
 pub fn changes(old: &Value, new: &Value) -> Vec<Change> {
     let mut found = Vec::new();
     compare("", old, new, &mut found);
+    // Without a base the weights were drawn from the seed: another seed is another policy under the same adapters.
+    if new.pointer("/model/base").is_none_or(Value::is_null) {
+        found.iter_mut().filter(|change| change.key == "run.seed").for_each(|change| change.weight = Weight::Breaking);
+    }
     found
 }
 
@@ -114,5 +118,7 @@ mod tests {
         ];
         assert_eq!(by_key, expected.map(|(k, w)| (k.to_string(), w)));
         assert!(changes(&old, &old).is_empty());
+        let drawn = changes(&json!({"run": {"seed": 1}}), &json!({"run": {"seed": 2}, "model": {"base": null}}));
+        assert!(drawn.iter().any(|change| change.key == "run.seed" && change.weight == Weight::Breaking), "{drawn:?}");
     }
 }

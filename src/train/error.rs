@@ -61,7 +61,7 @@ pub enum TrainError {
     #[error("the checkpoint's training state does not fit this run: {name} is {found}")]
     StateMismatch { name: String, found: String },
     #[error("step {step}: the loss is {loss} for dataset frames {indices:?}{}", saved(.checkpoint))]
-    NonFinite { step: u64, loss: f64, indices: Vec<usize>, checkpoint: Option<String> },
+    NonFinite { step: u64, loss: f64, indices: Vec<usize>, dataset: PathBuf, checkpoint: Option<String> },
     #[error("the split into training and validation episodes: {0}")]
     Split(String),
     #[error("training cannot start:\n{}", findings(.0))]
@@ -156,9 +156,14 @@ impl Explain for TrainError {
             TrainError::StateMismatch { .. } => {
                 Some("continue with the configuration that the checkpoint was trained with, or start a new run".into())
             }
-            TrainError::NonFinite { indices, .. } => Some(format!(
-                "look at the first of them with `vlash data show DATASET --index {}`; a lower optim.lr or optim.grad_clip_norm may help",
-                indices.first().copied().unwrap_or_default()
+            TrainError::NonFinite { step, indices, dataset, .. } => Some(format!(
+                "look at the first of them: vlash data show {} --index {}; {}",
+                dataset.display(),
+                indices.first().copied().unwrap_or_default(),
+                match step {
+                    1 => "if it is sound, the weights of model.base are not: nothing has been trained yet",
+                    _ => "if it is sound, a lower optim.lr or optim.grad_clip_norm may help",
+                }
             )),
             TrainError::Disk { .. } => Some(
                 "free space or quota there, lower checkpoint.keep_last, or choose another place with run.dir=…".into(),

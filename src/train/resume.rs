@@ -12,7 +12,10 @@ use crate::track::run_dir::{self, Found};
 #[derive(Debug)]
 pub enum Decision {
     /// Begin at step 0, in a new directory or in one of ours that has no checkpoint yet.
-    Start,
+    Start {
+        /// What differs from the configuration of an earlier try.
+        changes: Vec<Change>,
+    },
     /// Continue from a sound checkpoint.
     Continue {
         from: Saved,
@@ -23,6 +26,16 @@ pub enum Decision {
     },
     /// The run has done all its steps.
     Finished { last: Saved },
+}
+
+impl Decision {
+    /// What differs from the configuration so far.
+    pub fn changes(&self) -> &[Change] {
+        match self {
+            Decision::Start { changes } | Decision::Continue { changes, .. } => changes,
+            Decision::Finished { .. } => &[],
+        }
+    }
 }
 
 /// Where the run lives: `run.dir`, else `$SCRATCH/outputs/<name>`, else `outputs/<name>`.
@@ -40,7 +53,7 @@ pub fn decide(run: &Path, config: &TrainConfig, accept_changes: bool) -> Result<
         Found::Vacant if config.run.resume == Resume::Always => {
             return Err(TrainError::NothingToResume { path: run.into(), damaged: Vec::new() });
         }
-        Found::Vacant => return Ok(Decision::Start),
+        Found::Vacant => return Ok(Decision::Start { changes: Vec::new() }),
     };
     if config.run.resume == Resume::Never {
         return Err(TrainError::Exists { path: run.into() });
@@ -60,8 +73,13 @@ pub fn decide(run: &Path, config: &TrainConfig, accept_changes: bool) -> Result<
         None if config.run.resume == Resume::Always || !damaged.is_empty() => {
             Err(TrainError::NothingToResume { path: run.into(), damaged })
         }
-        // Half-started: nothing was saved, so nothing can be lost or mixed.
-        None => Ok(Decision::Start),
+        // Half-started: there is no state that could not fit, but two runs of one name are asked about.
+        None => {
+            let kept = |change: Change| Change { weight: change.weight.min(Weight::Deviating), ..change };
+            let changes: Vec<Change> = changes.into_iter().map(kept).collect();
+            refuse(run, &changes, accept_changes)?;
+            Ok(Decision::Start { changes })
+        }
     }
 }
 

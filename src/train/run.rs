@@ -75,14 +75,14 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
     let directory = RunDir::open(&path, &record)?;
     let store = Store::new(directory.checkpoints());
     probe_disk(config, &session, &directory)?;
-    keep_own_base(&session, directory.path())?;
+    keep_own_base(&session, directory.path(), matches!(decision, Decision::Start { .. }))?;
     let mut optimizer = optimizer(config, &session)?;
-    let state = restore(&decision, &mut optimizer)?;
+    let state = restore(&decision, config, &mut optimizer)?;
     let status = status(config, &state, &decision);
     let mut recorder = Recorder::open(&path, status, request.listener)
         .map_err(|source| TrainError::Io { action: "write events below", path: path.clone(), source })?;
     announce(&mut recorder, &request.notes, &session, &decision, &state, config);
-    if matches!(&decision, Decision::Continue { changes, .. } if !changes.is_empty()) {
+    if !decision.changes().is_empty() {
         directory.rewrite(&record)?;
     }
     let result = train(config, &session, optimizer, state, &directory, &store, stop, &decision, &mut recorder);
@@ -102,17 +102,21 @@ fn probe_disk(config: &TrainConfig, session: &Session, directory: &RunDir) -> Re
 }
 
 /// An adapter is worth nothing without its base: a run that drew its base at random writes it beside its checkpoints.
-/// Called while the policy still holds its first weights.
-fn keep_own_base(session: &Session, run: &Path) -> Result<(), TrainError> {
+/// Called while the policy still holds its first weights. At the `start` of a run, one that an earlier try left is
+/// replaced: it may be of another seed or size.
+fn keep_own_base(session: &Session, run: &Path, start: bool) -> Result<(), TrainError> {
     let place = run.join(OWN_BASE);
+    let io_error = |source| TrainError::Io { action: "write the random base", path: place.clone(), source };
+    if start && place.exists() {
+        std::fs::remove_dir_all(&place).map_err(io_error)?;
+    }
     let model = &session.model;
     if !model.random_base || model.exporter.adapter.is_none() || place.exists() {
         return Ok(());
     }
     let temporary = files::temporary_beside(&place);
     model.exporter.write_base(&model.policy, &temporary)?;
-    std::fs::rename(&temporary, &place)
-        .map_err(|source| TrainError::Io { action: "write the random base", path: place, source })
+    std::fs::rename(&temporary, &place).map_err(io_error)
 }
 
 fn record(request: &Request<'_>) -> Result<RunRecord, TrainError> {
@@ -132,13 +136,34 @@ fn optimizer(config: &TrainConfig, session: &Session) -> Result<AdamW, TrainErro
     Ok(AdamW::new(parameters, Settings::from(&config.optim))?)
 }
 
-fn restore(decision: &Decision, optimizer: &mut AdamW) -> Result<TrainerState, TrainError> {
+fn restore(decision: &Decision, config: &TrainConfig, optimizer: &mut AdamW) -> Result<TrainerState, TrainError> {
+    let steps = config.train.steps as u64;
     match decision {
-        Decision::Continue { from, .. } => state::restore(&from.path.join(TRAINING_STATE), optimizer),
-        Decision::Start | Decision::Finished { .. } => {
-            Ok(TrainerState { format: 1, step: 0, samples: 0, schedule_multiplier: 1.0 })
+        Decision::Continue { from, changes, .. } => {
+            let mut state = state::restore(&from.path.join(TRAINING_STATE), optimizer)?;
+            // The schedule follows a new number of steps only when asked: by a change of the schedule itself.
+            if changes.iter().any(|change| change.key.starts_with("schedule.")) {
+                state.schedule_steps = steps;
+            }
+            Ok(state)
+        }
+        Decision::Start { .. } | Decision::Finished { .. } => {
+            Ok(TrainerState { format: 1, step: 0, samples: 0, schedule_multiplier: 1.0, schedule_steps: steps })
         }
     }
+}
+
+/// FF-15: says when the learning rate does not stretch or shrink with the number of steps.
+fn schedule_note(config: &TrainConfig, state: &TrainerState) -> Option<String> {
+    let fitted = |steps: usize| Schedule::new(&config.schedule, config.optim.lr, steps).fitted();
+    let begun = state.schedule_steps as usize;
+    let steps = config.train.steps;
+    (fitted(begun) != fitted(steps)).then(|| {
+        format!(
+            "the learning rate keeps the schedule of {begun} steps that the run began with; to fit it to {steps}: \
+             schedule.decay_steps={steps} --accept-changes"
+        )
+    })
 }
 
 fn status(config: &TrainConfig, state: &TrainerState, decision: &Decision) -> Status {
@@ -192,13 +217,16 @@ fn announce(
     for note in notes {
         recorder.notice(Level::Info, note.clone());
     }
-    if let Decision::Continue { damaged, changes, .. } = decision {
+    if let Decision::Continue { damaged, .. } = decision {
         for line in damaged {
             recorder.notice(Level::Warn, format!("{line}; continuing from the one before"));
         }
-        for change in changes {
-            recorder.notice(Level::Info, format!("configuration changed: {change}"));
-        }
+    }
+    for change in decision.changes() {
+        recorder.notice(Level::Info, format!("configuration changed: {change}"));
+    }
+    if let Some(note) = schedule_note(config, state) {
+        recorder.notice(Level::Info, note);
     }
     for finding in session.data.findings.iter().chain(&session.model.findings) {
         let level = if finding.severity == Severity::Note { Level::Info } else { Level::Warn };
@@ -254,7 +282,7 @@ fn train(
         }
         _ => None,
     };
-    let mut schedule = Schedule::new(&config.schedule, config.optim.lr, config.train.steps);
+    let mut schedule = Schedule::new(&config.schedule, config.optim.lr, state.schedule_steps as usize);
     schedule.set_multiplier(state.schedule_multiplier);
     let mut trainer = Trainer {
         config,
@@ -267,6 +295,7 @@ fn train(
         validator,
         store: store.clone(),
         run: directory.path(),
+        dataset: &session.data.root,
         stop,
         state,
         epoch_len,

@@ -57,6 +57,8 @@ pub struct Trainer<'a> {
     pub validator: Option<Validator>,
     pub store: Store,
     pub run: &'a Path,
+    /// Root of the dataset, for messages.
+    pub dataset: &'a Path,
     pub stop: StopFlag,
     pub state: TrainerState,
     /// Frames of an epoch.
@@ -172,7 +174,8 @@ impl Trainer<'_> {
 
     fn non_finite(&mut self, recorder: &mut Recorder, loss: f64, indices: Vec<usize>) -> TrainError {
         let checkpoint = self.save_before_failing(recorder);
-        TrainError::NonFinite { step: self.state.step + 1, loss, indices, checkpoint }
+        let dataset = self.dataset.to_path_buf();
+        TrainError::NonFinite { step: self.state.step + 1, loss, indices, dataset, checkpoint }
     }
 
     /// The weights are still those before the failing step: worth keeping, if they are not saved yet.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::{DatasetArgs, print};
-use crate::dataset::episodes::episode_list;
+use crate::config::ranges;
 use crate::dataset::finding::Finding;
 use crate::dataset::meta::{Feature, FeatureKind, Layout};
 use crate::dataset::statistics::{read_aggregated, read_file};
@@ -117,7 +117,7 @@ fn text(summary: &Summary<'_>) -> String {
         format!("{} ({} frames, {:.1} s at {} fps)", summary.episodes, summary.frames, summary.seconds, summary.fps),
     );
     if summary.present.len() < summary.episodes {
-        line("present", format!("{} of them: {}", summary.present.len(), episode_list(&summary.present)));
+        line("present", format!("{} of them: {}", summary.present.len(), ranges::list(&summary.present)));
     }
     for camera in &summary.cameras {
         let size = camera.image.map(|shape| format!("{} × {}", shape.width, shape.height)).unwrap_or_default();

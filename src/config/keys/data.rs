@@ -26,7 +26,7 @@ pub(super) static KEYS: &[Key] = &[
         "data.episodes",
         Episodes,
         Absent,
-        "Episodes to use, in this order: a list, or half-open ranges (\"0:16,18:49\" leaves out 16 and 17); not set: all.",
+        "Episodes to use, in this order: a list, or ranges (\"0..16,18..49\" with both ends, \"0:17\" without its end); not set: all.",
     )
     .yaml(&[same("dataset.episodes")]),
     Key::new("data.revision", Text, Absent, "Branch, tag or commit of the dataset.").yaml(&[same("dataset.revision")]),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::dataset::episodes::episode_list;
+use crate::config::ranges;
 use crate::dataset::error::DatasetError;
 use crate::dataset::finding::{Finding, Severity};
 use crate::error::Explain;
@@ -93,7 +93,7 @@ impl Collector {
             if !rest.is_empty() {
                 let episodes: BTreeSet<usize> = rest.iter().flat_map(|problem| &problem.episodes).copied().collect();
                 let episodes: Vec<usize> = episodes.into_iter().collect();
-                let message = format!("{} more like these, in the episodes {}", rest.len(), episode_list(&episodes));
+                let message = format!("{} more like these, in the episodes {}", rest.len(), ranges::list(&episodes));
                 self.findings.push(Finding { severity, code, message, fix: None });
             }
         }
@@ -105,8 +105,8 @@ impl Collector {
             self.findings.push(Finding {
                 severity: Severity::Error,
                 code: "unusable-episodes",
-                message: format!("{} of {of} {verb} unusable: {}", unusable.len(), episode_list(&unusable)),
-                fix: (!usable.is_empty()).then(|| format!("data.episodes = {}", episode_list(&usable))),
+                message: format!("{} of {of} {verb} unusable: {}", unusable.len(), ranges::list(&unusable)),
+                fix: (!usable.is_empty()).then(|| format!("data.episodes = {}", ranges::list(&usable))),
             });
         }
         (self.findings, unusable)

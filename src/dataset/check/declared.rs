@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::collector::{Collector, finding};
 use super::report::counted;
 use crate::dataset::cameras::{Camera, choose};
-use crate::dataset::episodes::episode_list;
+use crate::config::ranges;
 use crate::dataset::finding::Severity;
 use crate::dataset::meta::{Episode, Feature, FeatureKind, Metadata};
 use crate::dataset::reader::{self, ACTION, STATE, Selection};
@@ -69,7 +69,7 @@ pub(super) fn windows(episodes: &[&Episode], horizon: usize, collector: &mut Col
         let message = format!(
             "{} shorter than the chunk of {horizon}, so most of their targets are padding: {}",
             counted(short.len(), "episode"),
-            episode_list(&short)
+            ranges::list(&short)
         );
         collector.push(Severity::Note, "short-episodes", message, None);
     }

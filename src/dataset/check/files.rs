@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::collector::Collector;
 use super::report::counted;
 use crate::dataset::cameras::Camera;
-use crate::dataset::episodes::episode_list;
+use crate::config::ranges;
 use crate::dataset::files::is_lfs_pointer;
 use crate::dataset::finding::Severity;
 use crate::dataset::meta::{Episode, Metadata};
@@ -59,7 +59,7 @@ fn report_absent(selected: &[&Episode], absent: &BTreeMap<PathBuf, Vec<usize>>, 
         let message = format!(
             "{} are absent (first: {first}): only the episodes {} of {} are here",
             counted(absent.len(), "file"),
-            episode_list(&here),
+            ranges::list(&here),
             selected.len()
         );
         collector.problem(Severity::Error, "partial-download", &lacking, message);
@@ -68,7 +68,7 @@ fn report_absent(selected: &[&Episode], absent: &BTreeMap<PathBuf, Vec<usize>>, 
     for (path, episodes) in absent {
         let message = match episodes.as_slice() {
             [episode] => format!("{} is missing (episode {episode})", path.display()),
-            many => format!("{} is missing (episodes {})", path.display(), episode_list(many)),
+            many => format!("{} is missing (episodes {})", path.display(), ranges::list(many)),
         };
         collector.problem(Severity::Error, "missing-file", episodes, message);
     }

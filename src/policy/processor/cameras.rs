@@ -109,12 +109,14 @@ pub(super) fn propose(slots: &[String], offered: &[String], missing: &[String], 
     }
     let mut lines = Vec::new();
     if !pairs.is_empty() {
-        let entries: Vec<String> = pairs.iter().map(|(from, to)| format!("{from:?} = {to:?}")).collect();
-        lines.push(format!("data.rename = {{ {} }}", entries.join(", ")));
+        let entries = |between: &str| {
+            pairs.iter().map(|(from, to)| format!("{from:?}{between}{to:?}")).collect::<Vec<_>>().join(", ")
+        };
+        lines.push(format!("data.rename = {{ {} }}  # YAML: rename_map: {{{}}}", entries(" = "), entries(": ")));
     }
     if open.len() > allowed {
         lines.push(format!(
-            "model.empty_cameras = {}  # masks {}",
+            "model.empty_cameras = {0}  # YAML: policy.empty_cameras: {0}; masks {1}",
             open.len(),
             open.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ")
         ));
@@ -158,6 +160,9 @@ mod tests {
 
         let pasted: toml::Table = error.hint().unwrap().parse().unwrap();
         let rename: BTreeMap<String, String> = pasted["data"]["rename"].clone().try_into().unwrap();
+        let hint = error.hint().unwrap();
+        let (_, yaml) = hint.lines().next().unwrap().split_once("# YAML: rename_map: ").unwrap();
+        assert_eq!(serde_json::from_str::<BTreeMap<String, String>>(yaml).unwrap(), rename);
         let empty = pasted["model"]["empty_cameras"].as_integer().unwrap() as usize;
         assert_eq!(rename["observation.images.wrist"], "observation.images.left_wrist_0_rgb");
         let renamed = rename_cameras(&offered, &rename).unwrap();

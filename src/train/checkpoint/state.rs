@@ -37,6 +37,8 @@ pub struct TrainerState {
     pub samples: u64,
     /// Factor on the schedule, changed by `SetLearningRate`.
     pub schedule_multiplier: f64,
+    /// Steps that the schedule is fitted to: those of the run when it began.
+    pub schedule_steps: u64,
 }
 
 /// Writes `training_state/` into `directory`, which exists and is empty.

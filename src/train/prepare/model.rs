@@ -175,7 +175,7 @@ fn processor(
         vocab_size: arch.vocab_size,
         tasks: tasks(&data.train),
     };
-    Ok(Arc::new(Processor::new(spec, statistics, tokenizer(config, base)?)?))
+    Ok(Arc::new(Processor::new(spec, statistics, tokenizer(config, base, findings)?)?))
 }
 
 fn tasks(dataset: &Dataset) -> Vec<String> {
@@ -183,14 +183,29 @@ fn tasks(dataset: &Dataset) -> Vec<String> {
 }
 
 /// `model.tokenizer`, else the base's, else the built-in one of the tiny preset.
-fn tokenizer(config: &TrainConfig, base: Option<&Checkpoint>) -> Result<Tokenizer, TrainError> {
+fn tokenizer(
+    config: &TrainConfig,
+    base: Option<&Checkpoint>,
+    findings: &mut Vec<Finding>,
+) -> Result<Tokenizer, TrainError> {
     if let Some(directory) = &config.model.tokenizer {
         return Ok(Tokenizer::from_directory(directory)?);
     }
     let beside = base.map(Checkpoint::tokenizer).transpose()?.flatten();
     match (beside, config.model.preset) {
         (Some(tokenizer), _) => Ok(tokenizer),
-        (None, crate::config::train::Preset::Tiny) => Ok(Tokenizer::builtin()?),
+        (None, crate::config::train::Preset::Tiny) => {
+            findings.extend(config.model.base.as_ref().map(|base| Finding {
+                severity: Severity::Warning,
+                code: "built-in-tokenizer",
+                message: format!(
+                    "{} has no tokenizer.json: prompts are written with the built-in tokenizer, which the base may not have been trained with",
+                    base.display()
+                ),
+                fix: Some("model.tokenizer = \"DIRECTORY\", where its tokenizer.json is".into()),
+            }));
+            Ok(Tokenizer::builtin()?)
+        }
         (None, crate::config::train::Preset::Full) => Err(TrainError::NoTokenizer),
     }
 }
