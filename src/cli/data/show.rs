@@ -11,17 +11,13 @@ use crate::dataset::window::{StateRule, WindowSpec};
 use crate::dataset::{Dataset, DatasetError};
 use crate::error::Failure;
 
-<<<<<<< HEAD
 const EXAMPLES: &str = "\
 Examples:
   vlash data show /data/pick --index 120
   vlash data show /data/pick --index 120 --png frames/
   vlash data show /data/pick --index 120 --delay 3 --json";
 
-/// Show one sample as the trainer sees it: images, state, action window, padding, task
-=======
 /// Show one sample as the trainer sees it: images, state, action window, padding, task, prompt
->>>>>>> policycli
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -8,8 +8,15 @@ use crate::cli::output::print;
 use crate::error::Failure;
 use crate::policy::checkpoint::{CheckpointError, info};
 
+const EXAMPLES: &str = "\
+Examples:
+  vlash policy info outputs/tiny                                       the newest checkpoint of a run
+  vlash policy info outputs/tiny/checkpoints/last/pretrained_model
+  vlash policy info /models/pi05_base --json";
+
 /// Show kind, sizes, statistics, processor, adapters and trained delay of a checkpoint
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Directory of a policy, of a checkpoint, of a run (its newest checkpoint), or of an adapter
     checkpoint: PathBuf,

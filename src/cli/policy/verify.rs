@@ -11,8 +11,14 @@ use crate::error::{Failure, Kind};
 use crate::policy::checkpoint::verify::verify_checkpoint;
 use crate::policy::verify::{Report, Row, Verdict};
 
+const EXAMPLES: &str = "\
+Examples:
+  vlash policy verify tests/fixtures/pi05-tiny --reference tests/fixtures/pi05-tiny/case-a/*.safetensors
+  vlash policy verify outputs/tiny --reference inputs.safetensors inference.safetensors --json";
+
 /// Compare a checkpoint with reference tensors, name by name; exits 0 only when all agree and none is left over
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Directory with config.json and model.safetensors, of a checkpoint, or of a run
     checkpoint: PathBuf,

@@ -59,6 +59,7 @@ pub struct SuffixInputs<'a> {
 }
 
 impl Network {
+    /// Builds every segment from what `builder` gives.
     pub fn build(arch: &Arch, builder: &mut Builder) -> Result<Self> {
         check(arch)?;
         Ok(Self {
