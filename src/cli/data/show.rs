@@ -24,7 +24,7 @@ pub struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
     #[command(flatten)]
-    fit: fit::Args,
+    fit: fit::PolicyArgs,
     /// Position among the selected frames
     #[arg(long, value_name = "N")]
     index: usize,
