@@ -316,17 +316,17 @@ fn is_half_precision(tensors: &BTreeMap<String, Tensor>) -> bool {
 }
 
 /// What agreement of f32 with a bfloat16 run means: about twice the differences that the fixtures' README names (0.05
-/// in velocities, 0.025 in actions, 0.006 in the loss); hidden states of a few units carry a relative 2⁻⁸ a layer.
+/// in velocities, 0.025 in actions, 0.006 in the loss), and as much for what else was measured there (8e-3 in
+/// embeddings, 0.05 in hidden states, 0.16 in squared errors of up to 20).
 fn half_precision_tolerance(name: &str) -> f64 {
     match name.rsplit('.').next().unwrap_or(name) {
         "loss" => 0.012,
         "v_t" => 0.1,
         "actions" | "actions_padded" => 0.05,
         _ if name.starts_with("actions_padded.") => 0.05,
-        // A squared error of up to 20 moves by twice its root times the velocity's difference.
         "loss_per_element" => 0.4,
-        "loss_per_dim" => 0.1,
-        _ => 0.2,
+        _ if name.ends_with("embedding") => 0.02,
+        _ => 0.1,
     }
 }
 

@@ -12,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   vlash data check /data/pick
   vlash data check /data/pick --episodes 0..=39 --horizon 50 --deep
+  vlash data check /data/pick --policy /models/pi05_base --tokenizer /models/paligemma
   vlash data check lab/pick --root /data --json";
 
 /// Check everything that the files tell before training: exits 0 only when it could start
@@ -21,7 +22,7 @@ pub struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
     #[command(flatten)]
-    fit: fit::Args,
+    fit: fit::PolicyArgs,
     /// Features to rename, as data.rename will: observation.images.front=observation.images.top
     #[arg(long, value_name = "FROM=TO", value_delimiter = ',', value_parser = renamed)]
     rename: Vec<(String, String)>,

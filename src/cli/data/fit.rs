@@ -27,7 +27,7 @@ const PI05_TOKENS: usize = 200;
 
 /// Which policy to look at the dataset for.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct PolicyArgs {
     /// The policy that is to be trained or run on it: its cameras, prompt, and statistics count
     #[arg(long, value_name = "CHECKPOINT")]
     policy: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct Fit {
     tokenizer: Option<Tokenizer>,
 }
 
-impl Args {
+impl PolicyArgs {
     pub fn open(&self) -> Result<Fit, Failure> {
         let open = |path: &PathBuf| Ok::<_, Failure>(Checkpoint::open(&place::checkpoint(path)?)?);
         let checkpoint = self.policy.as_ref().map(open).transpose()?;

@@ -493,10 +493,10 @@ fn info_tells_of_an_adapter_beside_a_policy_and_alone() {
     }
     let info = Checkpoint::open(directory.path()).unwrap().info();
     let [found] = info.adapters.as_slice() else { panic!("{info}") };
-    assert_eq!((found.rank, found.alpha, found.linears, found.whole), (Some(8), Some(16.0), 44, 0));
+    assert_eq!((found.rank, found.alpha, found.linears, found.whole), (Some(8), Some(16.0), 48, 0));
     assert_eq!(found.policy.as_ref(), Some(&policy));
     let text = info.to_string();
-    for part in ["rank      8, alpha 16", "44 linears adapted", "q_proj", "merged    into the policy"] {
+    for part in ["rank      8, alpha 16", "48 linears adapted", "q_proj", "merged    into the policy"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert_eq!(info::describe(&place).unwrap(), info::Description::Adapter(Box::new(found.clone())));
