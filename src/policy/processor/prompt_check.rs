@@ -6,12 +6,15 @@ use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::meta::Tasks;
 
 /// Tokenises the prompt of every task with `state` (raw units; the one with the longest text is the largest) and
-/// reports those that exceed the limit; none when all fit.
+/// reports those that exceed the limit, or that say nothing; none when all fit.
 pub fn check(processor: &Processor, tasks: &Tasks, state: &[f32]) -> Result<Option<Finding>, ProcessorError> {
     let mut over = 0;
     let mut longest: Option<(i64, usize, usize)> = None;
     for (index, task) in tasks.iter() {
-        let length = processor.prompt_length(task, state)?;
+        let length = match processor.prompt_length(task, state) {
+            Err(ProcessorError::EmptyTask { .. }) => return Ok(Some(empty(index, task))),
+            other => other?,
+        };
         if length.excess() > 0 {
             over += 1;
         }
@@ -34,4 +37,13 @@ pub fn check(processor: &Processor, tasks: &Tasks, state: &[f32]) -> Result<Opti
             "shorten it in meta/tasks, set model.tokenizer_max_length={tokens} (the base was trained with {limit}), or data.long_prompts=cut_task"
         )),
     }))
+}
+
+fn empty(index: i64, task: &str) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "empty-task",
+        message: format!("task_index {index} has the text {task:?}: nothing tells the policy what to do"),
+        fix: Some(format!("write a text for task_index {index} into meta/tasks, or leave its episodes out with data.episodes")),
+    }
 }
