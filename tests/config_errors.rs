@@ -81,8 +81,9 @@ fn a_bad_configuration_leaves_with_64_and_an_empty_standard_output() {
 
 #[test]
 fn help_shows_options_and_examples_wherever_it_is_asked_for() {
-    for arguments in [&["--help"][..], &["steps=5", "-h"]] {
-        let output = vlash(arguments);
+    for arguments in [&["train", "--help"][..], &["train", "steps=5", "-h"], &["help", "train"]] {
+        let mut command = assert_cmd::Command::cargo_bin("vlash").expect("the binary is built");
+        let output = command.args(arguments).output().expect("the binary runs");
         assert_eq!(output.status.code(), Some(0));
         insta::assert_snapshot!("help", String::from_utf8(output.stdout).unwrap());
     }

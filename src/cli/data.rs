@@ -12,6 +12,7 @@ use crate::error::Failure;
 
 mod check;
 mod export;
+mod fit;
 mod info;
 mod show;
 
@@ -27,7 +28,7 @@ pub enum Command {
 pub fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Info(args) => info::run(args)?,
-        Command::Check(args) => return Ok(check::run(args)?),
+        Command::Check(args) => return check::run(args),
         Command::Show(args) => show::run(args)?,
         Command::Export(args) => export::run(args)?,
     }

@@ -14,9 +14,21 @@ mod train_run;
 mod typed;
 mod watch;
 
-/// Fine-tune and deploy vision-language-action policies.
+const EXAMPLES: &str = "\
+Examples:
+  vlash train                          train the built-in example; needs nothing else
+  vlash data check /data/pick          can this LeRobot dataset be trained on?
+  vlash train configs/train/pi05_lora.toml data.repo=/data/pick model.base=/models/pi05_base
+  vlash watch outputs/pi05_lora        attach to a run, from any terminal
+  vlash policy info outputs/pi05_lora/checkpoints/last/pretrained_model
+  vlash help data check                the help of a subcommand
+
+Exit codes: 0 done; 64 bad input or configuration; 69 environment (disk, permission);
+70 a defect of vlash; 75 stopped with a checkpoint, the same command continues.";
+
+/// Fine-tune vision-language-action policies (π₀.₅) on LeRobot datasets.
 #[derive(Parser)]
-#[command(name = "vlash", version, about, propagate_version = true)]
+#[command(name = "vlash", version, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

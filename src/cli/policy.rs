@@ -1,36 +1,23 @@
-//! `vlash policy …`.
+//! `vlash policy …`: look into policy checkpoints.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::error::Failure;
-use crate::policy::checkpoint::{CheckpointError, info};
 
-/// Look into a policy checkpoint.
+mod info;
+pub(super) mod place;
+mod verify;
+
+/// Look into a policy checkpoint: what it is, whether it computes what another implementation computes.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Kind, sizes, statistics, processor, adapters and trained delay of a checkpoint.
-    Info {
-        /// Directory with config.json and model.safetensors.
-        checkpoint: PathBuf,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Info(info::Args),
+    Verify(verify::Args),
 }
 
 pub fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Info { checkpoint, json } => {
-            let info = info::describe(&checkpoint)?;
-            if json {
-                let text = serde_json::to_string_pretty(&info)
-                    .map_err(|e| CheckpointError::Json { path: checkpoint, problem: e.to_string() })?;
-                println!("{text}");
-            } else {
-                print!("{info}");
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Info(args) => info::run(args),
+        Command::Verify(args) => verify::run(args),
     }
 }

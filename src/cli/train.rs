@@ -43,7 +43,7 @@ Examples:
   vlash train                                        the built-in example: tiny policy, bundled data, CPU
   vlash train train.steps=200 --no-tui               the same, shorter, without the dashboard
   vlash train configs/train/pi05_lora.toml data.repo=/data/pick optim.lr=1e-4
-  vlash train examples/train/pi05/async_lora.yaml --batch_size 4 data.episodes=0:40,45:50
+  vlash train examples/train/pi05/async_lora.yaml --batch_size 4 dataset.episodes=0:40,45:50
   vlash train pick.yaml --print-config > pick.toml   the resolved configuration, as a file that loads again
 
 Keys: configs/train/reference.toml. Arguments may use the names of TOML (train.batch_size) and of the
@@ -51,7 +51,7 @@ predecessors' YAML (batch_size), written a.b=c, --a.b=c or --a.b c.";
 
 /// Fine-tune a policy.
 #[derive(clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, override_help = help())]
 pub struct Args {
     /// A configuration file, options, and key=value settings, in any order.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CONFIG | OPTION | KEY=VALUE")]
@@ -128,10 +128,15 @@ impl Explain for UsageError {
     }
 }
 
+/// Clap knows neither our options nor where they may stand, so both `--help` and `vlash help train` print this.
+fn help() -> String {
+    let usage = "vlash train [CONFIG] [OPTION…] [KEY=VALUE…]";
+    format!("Fine-tune a policy.\n\nUsage: {usage}\n\n{}\n{EXAMPLES}\n", typed::help(FLAGS))
+}
+
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let Some(request) = Request::parse(&args.typed)? else {
-        let usage = "vlash train [CONFIG] [OPTION…] [KEY=VALUE…]";
-        output::print(&format!("Fine-tune a policy.\n\nUsage: {usage}\n\n{}\n{EXAMPLES}\n", typed::help(FLAGS)))?;
+        output::print(&help())?;
         return Ok(ExitCode::SUCCESS);
     };
     let loaded = config::load(&request.source, request.preset, &request.overrides)?;

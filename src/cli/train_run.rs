@@ -180,7 +180,7 @@ impl Trainer {
 
     /// Prints the end of what the trainer printed, and passes its exit code on.
     fn conclude(&self, status: std::process::ExitStatus) -> ExitCode {
-        const TAIL: usize = 24;
+        const TAIL: usize = 8;
         if let Ok(text) = fs::read_to_string(&self.output) {
             let lines: Vec<&str> = text.lines().collect();
             for line in lines.iter().skip(lines.len().saturating_sub(TAIL)) {

@@ -6,8 +6,15 @@ use std::process::ExitCode;
 use crate::error::Failure;
 use crate::tui::{self, ColorChoice, Exit, GlyphChoice, Options};
 
+const EXAMPLES: &str = "\
+Examples:
+  vlash watch outputs/tiny                 the dashboard; q leaves, the run goes on; ? lists the keys
+  vlash watch outputs/tiny --plain         lines of text, also what a pipe gets
+  vlash watch outputs/tiny --read-only     look, offer nothing that steers";
+
 /// Watch and steer a running or finished training run.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The run's directory (outputs/NAME).
     run_dir: PathBuf,

@@ -1,5 +1,6 @@
 //! Sizes of the network.
 
+use candle_transformers::models::{gemma, paligemma, siglip};
 use serde::{Deserialize, Serialize};
 
 use crate::config::train::{ModelConfig, PolicyKind, Preset};
@@ -58,33 +59,49 @@ impl VisionArch {
     }
 }
 
+impl From<&siglip::VisionConfig> for VisionArch {
+    fn from(config: &siglip::VisionConfig) -> VisionArch {
+        VisionArch {
+            width: config.hidden_size,
+            depth: config.num_hidden_layers,
+            heads: config.num_attention_heads,
+            mlp: config.intermediate_size,
+            patch: config.patch_size,
+            image: config.image_size,
+            layer_norm_eps: config.layer_norm_eps,
+        }
+    }
+}
+
+impl From<&gemma::Config> for GemmaArch {
+    fn from(config: &gemma::Config) -> GemmaArch {
+        GemmaArch {
+            width: config.hidden_size,
+            depth: config.num_hidden_layers,
+            mlp: config.intermediate_size,
+            heads: config.num_attention_heads,
+            kv_heads: config.num_key_value_heads,
+            head_dim: config.head_dim,
+            rms_norm_eps: config.rms_norm_eps,
+            rope_theta: config.rope_theta,
+        }
+    }
+}
+
 impl Arch {
     /// π₀.₅ at its published size: SigLIP So400m/14, Gemma-2B, Gemma-300M, chunks of 50, 32 padded dimensions.
+    ///
+    /// Vision tower and language model are PaliGemma's, whose sizes candle knows.
     pub fn full_pi05() -> Arch {
-        let gemma = |width, mlp| GemmaArch {
-            width,
-            depth: 18,
-            mlp,
-            heads: 8,
-            kv_heads: 1,
-            head_dim: 256,
-            rms_norm_eps: 1e-6,
-            rope_theta: 10_000.0,
-        };
+        let paligemma = paligemma::Config::paligemma_3b_224();
+        let vlm = GemmaArch::from(&paligemma.text_config);
         Arch {
             kind: PolicyKind::Pi05,
-            vision: VisionArch {
-                width: 1152,
-                depth: 27,
-                heads: 16,
-                mlp: 4304,
-                patch: 14,
-                image: 224,
-                layer_norm_eps: 1e-6,
-            },
-            vlm: gemma(2048, 16_384),
-            expert: gemma(1024, 4096),
-            vocab_size: 257_152,
+            vision: VisionArch::from(&paligemma.vision_config),
+            expert: GemmaArch { width: 1024, mlp: 4096, ..vlm.clone() },
+            // Hugging Face pads PaliGemma's table by 64 rows for its image token; openpi and LeRobot do not.
+            vocab_size: paligemma.text_config.vocab_size - 64,
+            vlm,
             chunk_size: 50,
             max_state_dim: 32,
             max_action_dim: 32,
@@ -223,6 +240,7 @@ pub struct TinyDims {
     pub expert: GemmaDims,
 }
 
+/// Sizes of the vision tower, by the names of Hugging Face.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VisionDims {
     pub hidden_size: usize,
@@ -239,6 +257,7 @@ pub struct VisionDims {
     pub hidden_act: String,
 }
 
+/// Sizes of a Gemma, by the names of openpi.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GemmaDims {
     pub width: usize,
@@ -269,6 +288,7 @@ fn hidden_act() -> String {
 }
 
 impl TinyDims {
+    /// The sizes of `arch` in the form that is stored.
     pub fn of(arch: &Arch) -> TinyDims {
         let gemma = |g: &GemmaArch| GemmaDims {
             width: g.width,
@@ -363,47 +383,27 @@ impl Explain for ArchError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_transformers::models::{paligemma, siglip};
 
+    /// The published sizes (openpi's `gemma.py` and `siglip.py`), written out against candle's.
     #[test]
-    fn the_full_size_is_candles_paligemma_with_openpis_vocabulary() {
+    fn the_full_size_is_the_published_one() {
         let arch = Arch::full_pi05();
-        let vision = siglip::VisionConfig::paligemma_3b_224();
-        assert_eq!(
-            (
-                arch.vision.width,
-                arch.vision.depth,
-                arch.vision.heads,
-                arch.vision.mlp,
-                arch.vision.patch,
-                arch.vision.image
-            ),
-            (
-                vision.hidden_size,
-                vision.num_hidden_layers,
-                vision.num_attention_heads,
-                vision.intermediate_size,
-                vision.patch_size,
-                vision.image_size
-            )
-        );
-        assert_eq!(arch.vision.layer_norm_eps, vision.layer_norm_eps);
-        assert_eq!(arch.vision.tokens(), vision.num_patches());
-        let text = paligemma::Config::paligemma_3b_224().text_config;
-        assert_eq!(
-            (arch.vlm.width, arch.vlm.depth, arch.vlm.mlp, arch.vlm.heads, arch.vlm.kv_heads, arch.vlm.head_dim),
-            (
-                text.hidden_size,
-                text.num_hidden_layers,
-                text.intermediate_size,
-                text.num_attention_heads,
-                text.num_key_value_heads,
-                text.head_dim
-            )
-        );
-        assert_eq!((arch.vlm.rms_norm_eps, arch.vlm.rope_theta), (text.rms_norm_eps, text.rope_theta));
-        // Hugging Face pads the table with 64 rows for its image token; openpi's and LeRobot's policies have none of them.
-        assert_eq!(arch.vocab_size + 64, text.vocab_size);
+        let gemma = |width, mlp| GemmaArch {
+            width,
+            depth: 18,
+            mlp,
+            heads: 8,
+            kv_heads: 1,
+            head_dim: 256,
+            rms_norm_eps: 1e-6,
+            rope_theta: 10_000.0,
+        };
+        let vision =
+            VisionArch { width: 1152, depth: 27, heads: 16, mlp: 4304, patch: 14, image: 224, layer_norm_eps: 1e-6 };
+        assert_eq!(arch.vision, vision);
+        assert_eq!(arch.vision.tokens(), 256);
+        assert_eq!((arch.vlm, arch.expert), (gemma(2048, 16_384), gemma(1024, 4096)));
+        assert_eq!(arch.vocab_size, 257_152);
     }
 
     #[test]

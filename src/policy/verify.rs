@@ -2,7 +2,8 @@
 //!
 //! Reference files follow the naming of the golden fixtures: a case's inputs, `train_forward`, `gradients`,
 //! `inference` and `inference_other_step_counts`. A reference tensor that nothing was computed for is a failure:
-//! silence must not pass for agreement.
+//! silence must not pass for agreement. A file of a run in half precision is compared within what that precision
+//! costs.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,10 @@ use super::model::{Policy, StepOptions};
 use super::network::geometry::{may_attend, positions, prefix_real};
 use crate::config::train::LossParity;
 use crate::ops::attention::MASKED;
+
+const STATE: &str = "observation.state";
+const TOKENS: &str = "observation.language.tokens";
+const TOKEN_MASK: &str = "observation.language.attention_mask";
 
 /// Most Euler steps that a reference may ask for.
 const MOST_STEPS: usize = 1000;
@@ -88,9 +93,20 @@ pub fn verify(
     computed.extend(case.sampling(policy, references)?);
     let mut rows = Vec::new();
     for Reference { file, tensors } in references {
-        for (name, wanted) in tensors.iter().filter(|(name, _)| !is_input(name)) {
-            let Comparison { max_abs, max_rel, verdict } = compare(name, wanted, computed.get(name), &case.real)?;
-            let tolerance = tolerance(name, wanted.dtype());
+        let half = is_half_precision(tensors);
+        for (name, wanted) in tensors {
+            let given = find(references, name).filter(|_| is_input(name, cameras));
+            if given.is_some_and(|given| std::ptr::eq(given, wanted)) {
+                continue;
+            }
+            // An input that a second file repeats must be the same there.
+            let found = given.or_else(|| computed.get(name));
+            let Comparison { max_abs, max_rel, verdict } = compare(name, wanted, found, &case.real)?;
+            let tolerance = match given {
+                Some(_) => 0.0,
+                None if half => half_precision_tolerance(name),
+                None => tolerance(name, wanted.dtype()),
+            };
             let verdict = match verdict {
                 Verdict::Pass if max_abs > tolerance => Verdict::Differs,
                 other => other,
@@ -106,8 +122,10 @@ fn find<'r>(references: &'r [Reference], name: &str) -> Option<&'r Tensor> {
     references.iter().find_map(|reference| reference.tensors.get(name))
 }
 
-fn is_input(name: &str) -> bool {
-    matches!(name, "action" | "noise" | "time" | "action_is_pad") || name.starts_with("observation.")
+/// What [`Case::new`] reads. A camera that is not configured is no input: nothing would look at it.
+fn is_input(name: &str, cameras: &[String]) -> bool {
+    let fixed = ["action", "noise", "time", "action_is_pad", STATE, TOKENS, TOKEN_MASK];
+    fixed.contains(&name) || cameras.iter().any(|camera| camera == name)
 }
 
 /// A reference's inputs, as the network takes them.
@@ -131,9 +149,9 @@ impl Case {
             Some(tensor) => Ok(tensor),
             None => bail!("the reference holds no input {name:?}: give the case's inputs file too"),
         };
-        let tokens = input("observation.language.tokens")?.to_dtype(DType::U32)?;
+        let tokens = input(TOKENS)?.to_dtype(DType::U32)?;
         let samples = tokens.dim(0)?;
-        let lengths = input("observation.language.attention_mask")?.to_dtype(DType::U32)?.to_vec2::<u32>()?;
+        let lengths = input(TOKEN_MASK)?.to_dtype(DType::U32)?.to_vec2::<u32>()?;
         let token_lengths = lengths.iter().map(|row| row.iter().filter(|&&m| m != 0).count()).collect();
         let (mut present, mut absent) = (Vec::new(), Vec::new());
         for camera in cameras {
@@ -143,7 +161,7 @@ impl Case {
             }
         }
         let (images, image_masks) = present.into_iter().chain(absent).unzip();
-        let state = widen(&input("observation.state")?.to_dtype(DType::F32)?, arch.max_state_dim)?;
+        let state = widen(&input(STATE)?.to_dtype(DType::F32)?, arch.max_state_dim)?;
         let actions = input("action")?.to_dtype(DType::F32)?;
         let action_dim = actions.dim(2)?;
         let (noise, time) = (input("noise")?.to_dtype(DType::F32)?, input("time")?.to_dtype(DType::F32)?);
@@ -215,7 +233,9 @@ impl Case {
     fn sampling(&self, policy: &Policy, references: &[Reference]) -> Result<BTreeMap<String, Tensor>> {
         const OTHER: &str = "actions_padded.num_steps_";
         let mut tensors = BTreeMap::new();
-        let steps = (0..=MOST_STEPS).take_while(|k| find(references, &format!("step.{k}.x_t")).is_some()).count();
+        let has = |name: String| find(references, &name).is_some();
+        let step = |k: &usize| has(format!("step.{k}.x_t")) || has(format!("step.{k}.v_t"));
+        let steps = (0..=MOST_STEPS).take_while(step).count();
         if (1..=MOST_STEPS).contains(&steps) {
             let sampled = policy.sample_traced(&self.batch, &self.draw.noise, steps, true)?;
             tensors.extend(
@@ -287,6 +307,26 @@ fn tolerance(name: &str, dtype: DType) -> f64 {
         "embedding" | "siglip_embeddings" | "siglip_post_layernorm" | "language_embedding" => 3e-5,
         _ if name.contains("siglip_layer") => 3e-5,
         _ => 7e-5,
+    }
+}
+
+/// Whether a file comes from a run in mixed half precision: it then holds tensors of that type.
+fn is_half_precision(tensors: &BTreeMap<String, Tensor>) -> bool {
+    tensors.values().any(|tensor| matches!(tensor.dtype(), DType::BF16 | DType::F16))
+}
+
+/// What agreement of f32 with a bfloat16 run means: about twice the differences that the fixtures' README names (0.05
+/// in velocities, 0.025 in actions, 0.006 in the loss), and as much for what else was measured there (8e-3 in
+/// embeddings, 0.05 in hidden states, 0.16 in squared errors of up to 20).
+fn half_precision_tolerance(name: &str) -> f64 {
+    match name.rsplit('.').next().unwrap_or(name) {
+        "loss" => 0.012,
+        "v_t" => 0.1,
+        "actions" | "actions_padded" => 0.05,
+        _ if name.starts_with("actions_padded.") => 0.05,
+        "loss_per_element" => 0.4,
+        _ if name.ends_with("embedding") => 0.02,
+        _ => 0.1,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::dataset::finding::{Finding, Severity};
 use crate::error::{Explain, Kind};
 use crate::track::run_dir::RunDirError;
 
+/// Why a run cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     #[error(transparent)]

@@ -74,6 +74,7 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
     let record = record(&request)?;
     let directory = RunDir::open(&path, &record)?;
     let store = Store::new(directory.checkpoints());
+    probe_disk(config, &session, &directory)?;
     keep_own_base(&session, directory.path(), matches!(decision, Decision::Start { .. }))?;
     let mut optimizer = optimizer(config, &session)?;
     let state = restore(&decision, config, &mut optimizer)?;
@@ -86,6 +87,18 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
     }
     let result = train(config, &session, optimizer, state, &directory, &store, stop, &decision, &mut recorder);
     conclude(recorder, result)
+}
+
+/// Whether the checkpoints of the run will fit, before anything is written.
+fn probe_disk(config: &TrainConfig, session: &Session, directory: &RunDir) -> Result<(), TrainError> {
+    if !config.checkpoint.enabled {
+        return Ok(());
+    }
+    // One more than are kept: the new one is written before the oldest goes.
+    let copies = if config.checkpoint.keep_last == 0 { 2 } else { config.checkpoint.keep_last as u64 + 1 };
+    let needed = session.model.checkpoint_bytes() * copies;
+    disk::probe(&directory.checkpoints(), needed)
+        .map_err(|source| TrainError::Disk { path: directory.checkpoints(), needed, source })
 }
 
 /// An adapter is worth nothing without its base: a run that drew its base at random writes it beside its checkpoints.
@@ -241,13 +254,6 @@ fn train(
     recorder: &mut Recorder,
 ) -> Result<Report, TrainError> {
     let model = &session.model;
-    if config.checkpoint.enabled {
-        // One more than are kept: the new one is written before the oldest goes.
-        let copies = if config.checkpoint.keep_last == 0 { 2 } else { config.checkpoint.keep_last as u64 + 1 };
-        let needed = model.checkpoint_bytes() * copies;
-        disk::probe(&directory.checkpoints(), needed)
-            .map_err(|source| TrainError::Disk { path: directory.checkpoints(), needed, source })?;
-    }
     let seed = config.run.seed;
     let order = Order::shuffled(seed, session.data.train.len());
     let start = order.cursor(state.samples);

@@ -30,8 +30,6 @@ import lerobot.policies.pi05.modeling_pi05 as pi05
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from lerobot.policies.factory import make_pre_post_processors
 
-OWN_KEYS = ("tiny_dims", "vlash_forge")
-
 
 def build_with(dims):
     """LeRobot knows its two named sizes only: let its constructors build towers of `dims`."""
@@ -62,12 +60,12 @@ def load_policy(folder):
     config = json.loads((folder / "config.json").read_text())
     if "tiny_dims" in config:
         build_with(config["tiny_dims"])
-    # LeRobot refuses configuration keys that it does not know.
+    # LeRobot refuses configuration keys that it does not know: the sizes of a network that it cannot build by itself.
     with tempfile.TemporaryDirectory() as copy:
         for file in folder.iterdir():
             if file.is_file():
                 shutil.copy(file, copy)
-        theirs = {key: value for key, value in config.items() if key not in OWN_KEYS}
+        theirs = {key: value for key, value in config.items() if key != "tiny_dims"}
         (pathlib.Path(copy) / "config.json").write_text(json.dumps(theirs))
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -7,8 +7,14 @@ use super::{DatasetArgs, Numbers};
 use crate::dataset::export::{Export, TOLERANCE_S};
 use crate::dataset::{ACTION, DatasetError};
 
+const EXAMPLES: &str = "\
+Examples:
+  vlash data export /data/pick --indices 0..9 --out pick.safetensors
+  vlash data export /data/pick --like golden-frames.safetensors --out ours.safetensors";
+
 /// Write decoded frames, states, action windows and padding flags to a safetensors file
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,

@@ -12,8 +12,14 @@ use crate::dataset::statistics::{read_aggregated, read_file};
 use crate::dataset::window::padding_finding;
 use crate::dataset::{DatasetError, Metadata};
 
+const EXAMPLES: &str = "\
+Examples:
+  vlash data info /data/pick
+  vlash data info lab/pick --root /data --json";
+
 /// Show what a dataset holds: episodes, cameras, vectors, tasks, statistics
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,

@@ -4,17 +4,27 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::{DatasetArgs, print};
+use super::{DatasetArgs, fit, print};
 use crate::dataset::meta::Feature;
 use crate::dataset::sample::Sample;
 use crate::dataset::window::{StateRule, WindowSpec};
 use crate::dataset::{Dataset, DatasetError};
+use crate::error::Failure;
 
-/// Show one sample as the trainer sees it: images, state, action window, padding, task
+const EXAMPLES: &str = "\
+Examples:
+  vlash data show /data/pick --index 120
+  vlash data show /data/pick --index 120 --png frames/
+  vlash data show /data/pick --index 120 --delay 3 --json";
+
+/// Show one sample as the trainer sees it: images, state, action window, padding, task, prompt
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     dataset: DatasetArgs,
+    #[command(flatten)]
+    fit: fit::PolicyArgs,
     /// Position among the selected frames
     #[arg(long, value_name = "N")]
     index: usize,
@@ -35,7 +45,8 @@ pub struct Args {
     png: Option<PathBuf>,
 }
 
-pub fn run(args: Args) -> Result<(), DatasetError> {
+pub fn run(args: Args) -> Result<(), Failure> {
+    let fit = args.fit.open()?;
     let dataset = args.dataset.open()?;
     let state = if args.ground_truth { StateRule::GroundTruth } else { StateRule::ActionProxy };
     let window = WindowSpec { horizon: args.horizon, state };
@@ -45,17 +56,17 @@ pub fn run(args: Args) -> Result<(), DatasetError> {
         None => Vec::new(),
     };
     let mut report = describe(&dataset, args.index, &sample);
+    report.extend(fit.describe(&dataset, &sample)?);
     if !pictures.is_empty() {
         report.insert("png".into(), json!(pictures));
     }
     if args.json {
-        return print(&format!("{:#}", Value::Object(report)));
+        return Ok(print(&format!("{:#}", Value::Object(report)))?);
     }
-    print(&text(&report))
+    Ok(print(&text(&report))?)
 }
 
-/// The raw sample, in the order in which it is shown. What a policy's processor makes of it (prompt, normalised
-/// state) belongs behind these entries.
+/// The raw sample, in the order in which it is shown.
 fn describe(dataset: &Dataset, position: usize, sample: &Sample) -> Map<String, Value> {
     let images: Vec<Value> = sample
         .images

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::adapter::AdapterFound;
+use super::adapter::{self, AdapterFound};
+use super::config::CONFIG_FILE;
 use super::{Checkpoint, CheckpointError};
 use crate::config::train::PolicyKind;
 use crate::dataset::finding::Finding;
@@ -138,9 +139,34 @@ impl Checkpoint {
     }
 }
 
-/// Opens and describes a checkpoint directory.
-pub fn describe(directory: &std::path::Path) -> Result<Info, CheckpointError> {
-    Ok(Checkpoint::open(directory)?.info())
+/// What a directory holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Description {
+    Policy(Box<Info>),
+    /// An adapter without a policy's `config.json` beside it.
+    Adapter(Box<AdapterFound>),
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Description::Policy(info) => info.fmt(f),
+            Description::Adapter(adapter) => adapter.fmt(f),
+        }
+    }
+}
+
+/// Opens and describes the directory of a checkpoint or of an adapter.
+pub fn describe(directory: &std::path::Path) -> Result<Description, CheckpointError> {
+    match Checkpoint::open(directory) {
+        Ok(checkpoint) => Ok(Description::Policy(Box::new(checkpoint.info()))),
+        Err(error @ CheckpointError::NotACheckpoint { missing: CONFIG_FILE, .. }) => {
+            let adapter = adapter::read(directory)?.ok_or(error)?;
+            Ok(Description::Adapter(Box::new(adapter)))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl fmt::Display for Info {
@@ -194,13 +220,6 @@ impl fmt::Display for Info {
         for (from, to) in &p.rename {
             line("rename", format!("{from} → {to}"))?;
         }
-        for adapter in &self.adapters {
-            let rank = adapter.rank.map_or_else(|| "?".to_owned(), |rank| rank.to_string());
-            line(
-                "adapter",
-                format!("rank {rank} on {} in {}", adapter.targets.join(", "), adapter.directory.display()),
-            )?;
-        }
         let delay = if self.trained_delay == 0 {
             "none trained".to_owned()
         } else {
@@ -210,7 +229,7 @@ impl fmt::Display for Info {
         for finding in &self.findings {
             line(&format!("{:?}", finding.severity).to_lowercase(), finding.message.clone())?;
         }
-        Ok(())
+        self.adapters.iter().try_for_each(|adapter| adapter.fmt(f))
     }
 }
 
@@ -223,7 +242,7 @@ pub(super) fn kind_name(kind: PolicyKind) -> &'static str {
 }
 
 /// Digits in groups of three.
-fn thousands(number: u64) -> String {
+pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();

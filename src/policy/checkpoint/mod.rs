@@ -1,7 +1,8 @@
-//! Policy checkpoints: directories of `config.json`, weights, processors, statistics and tokenizer.
+//! Policy checkpoints: directories of `config.json`, weights, processors, statistics and tokenizer, all in LeRobot's
+//! form, and `vlash_forge.json` with what LeRobot has no field for.
 //!
 //! [`Checkpoint::open`] reads everything but the weights' data and reports contradictions; [`Checkpoint::weights`]
-//! accounts for every tensor and gives a [`crate::policy::weights::WeightSource`]; [`write`] writes what LeRobot
+//! accounts for every tensor and gives a [`crate::policy::weights::WeightSource`]; [`write()`] writes what LeRobot
 //! loads.
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ pub mod account;
 pub mod adapter;
 pub mod config;
 pub mod error;
+pub mod forge;
 pub mod info;
 pub mod names;
 pub mod pipeline;
@@ -26,11 +28,13 @@ pub mod statistics;
 pub mod store;
 #[cfg(test)]
 mod tests;
+pub mod verify;
 mod write;
 
 pub use account::{Account, Weights};
 pub use config::PolicyConfig;
 pub use error::{CheckpointError, Unfit};
+pub use forge::Forge;
 pub use info::Info;
 pub use write::{Contents, stream, write, write_description, write_weights};
 
@@ -68,6 +72,10 @@ impl Checkpoint {
             _ => CheckpointError::Read { path: path.clone(), source },
         })?;
         let (mut config, mut findings) = PolicyConfig::parse(&path, &text)?;
+        if let Some((forge, finding)) = Forge::read(&directory)? {
+            config.vlash_forge = forge;
+            findings.extend(finding);
+        }
         let store = Store::open(&directory)?.map(Arc::new);
         let adapters = adapter::find(&directory)?;
         if store.is_none() && adapters.is_empty() {

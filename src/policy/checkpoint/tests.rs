@@ -363,7 +363,7 @@ fn what_is_written_is_read_back_the_same() {
     same_as_base(&read.weights(&Arch::tiny(32), &[], Box::new(Ones)).unwrap());
     let names: Vec<_> =
         std::fs::read_dir(directory.path().join("pretrained_model")).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 10, "{names:?}");
+    assert_eq!(names.len(), 11, "{names:?}");
 }
 
 #[test]
@@ -461,7 +461,9 @@ fn a_base_without_statistics_cannot_run() {
 #[test]
 fn info_tells_what_a_checkpoint_is() {
     let (directory, ..) = written(|config| config.vlash_forge.trained_delay = 8);
-    let info = info::describe(directory.path()).unwrap();
+    let info = Checkpoint::open(directory.path()).unwrap().info();
+    let described = info::describe(directory.path()).unwrap();
+    assert_eq!(described, info::Description::Policy(Box::new(info.clone())));
     assert_eq!(info.parameters, parameters(&Arch::tiny(32)).iter().map(|p| p.elements()).sum::<usize>());
     assert_eq!(info.stored, BTreeMap::from([("F32".to_owned(), 113)]));
     assert_eq!((info.statistics.len(), info.cameras.len(), info.trained_delay), (2, 3, 8));
@@ -478,4 +480,25 @@ fn info_tells_what_a_checkpoint_is() {
     let json = serde_json::to_value(&info).unwrap();
     assert_eq!(json["kind"], "pi05");
     assert_eq!(json["sizes"]["expert"]["width"], 32);
+}
+
+#[test]
+fn info_tells_of_an_adapter_beside_a_policy_and_alone() {
+    let (directory, ..) = written(|_| ());
+    let policy = directory.path().join("pretrained_model");
+    let place = policy.join("lora_adapters");
+    std::fs::create_dir(&place).unwrap();
+    for file in ["adapter_config.json", "adapter_model.safetensors"] {
+        std::fs::copy(fixture("lora/adapter-all-linear").join(file), place.join(file)).unwrap();
+    }
+    let info = Checkpoint::open(directory.path()).unwrap().info();
+    let [found] = info.adapters.as_slice() else { panic!("{info}") };
+    assert_eq!((found.rank, found.alpha, found.linears, found.whole), (Some(8), Some(16.0), 48, 0));
+    assert_eq!(found.policy.as_ref(), Some(&policy));
+    let text = info.to_string();
+    for part in ["rank      8, alpha 16", "48 linears adapted", "q_proj", "merged    into the policy"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert_eq!(info::describe(&place).unwrap(), info::Description::Adapter(Box::new(found.clone())));
+    assert!(matches!(info::describe(Path::new("/nowhere")), Err(CheckpointError::NotACheckpoint { .. })));
 }

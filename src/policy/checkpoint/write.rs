@@ -58,6 +58,7 @@ pub fn write_description(directory: &Path, contents: &Contents<'_>) -> Result<()
         move |e: serde_json::Error| CheckpointError::Json { path, problem: e.to_string() }
     };
     put(CONFIG_FILE, contents.config.to_json().map_err(json(CONFIG_FILE))?.as_bytes())?;
+    contents.config.vlash_forge.write(directory)?;
     let train_config = serde_json::to_string_pretty(contents.train_config).map_err(json(TRAIN_CONFIG_FILE))?;
     put(TRAIN_CONFIG_FILE, train_config.as_bytes())?;
     for (name, bytes) in contents.tokenizer.files() {

@@ -28,6 +28,7 @@ pub struct Store {
 }
 
 impl Store {
+    /// The folder need not exist yet.
     pub fn new(directory: PathBuf) -> Store {
         Store { directory }
     }
