@@ -11,7 +11,7 @@ use super::identity;
 use crate::adapter::base::BaseIdentity;
 use crate::adapter::config::PeftConfig;
 use crate::adapter::select::{Plan, plan_for};
-use crate::config::train::{Dtype, LongPrompts, TrainConfig};
+use crate::config::train::{Dtype, TrainConfig};
 use crate::dataset::Dataset;
 use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::stats::Statistics;
@@ -65,7 +65,7 @@ pub fn build(config: &TrainConfig, data: &Data) -> Result<Model, TrainError> {
     findings.extend(widened);
     findings.extend(check_modes(&config.normalization, !config.model.state_cond));
     let processor = processor(config, base.as_ref(), &arch, data, &statistics, &mut findings)?;
-    findings.extend(prompts(config, &processor, data, &statistics)?);
+    findings.extend(prompts(&processor, data, &statistics)?);
     let policy_config = PolicyConfig::for_training(
         base.as_ref().map(|base| &base.config),
         &config.model,
@@ -211,13 +211,11 @@ fn tokenizer(
 }
 
 /// FF-06: prompts that do not fit, with the longest state that the statistics allow.
-fn prompts(config: &TrainConfig, processor: &Processor, data: &Data, statistics: &Statistics) -> Result<Option<Finding>, TrainError> {
+fn prompts(processor: &Processor, data: &Data, statistics: &Statistics) -> Result<Option<Finding>, TrainError> {
     let longest: Vec<f32> = statistics.get(STATE).map(|s| s.max.iter().map(|&x| x as f32).collect()).unwrap_or_default();
     let finding = prompt_check::check(processor, &data.train.meta().tasks, &longest)?;
     match finding {
-        Some(finding) if config.data.long_prompts == LongPrompts::Refuse && finding.severity == Severity::Error => {
-            Err(TrainError::Findings(vec![finding]))
-        }
+        Some(finding) if finding.severity == Severity::Error => Err(TrainError::Findings(vec![finding])),
         other => Ok(other),
     }
 }
