@@ -218,7 +218,7 @@ fn check(bench: &Bench, dataset: &str, arguments: &[&str]) -> (i32, HashMap<Stri
 fn check_compares_cameras_and_prompts_with_a_policy() {
     let bench = Bench::new();
     let policy = checkpoint(&bench, "pi05-tiny/model.safetensors", |config| {
-        config.insert("tokenizer_max_length".into(), 60.into());
+        config.insert("tokenizer_max_length".into(), 40.into());
     });
     let tokenizer = fixture("preprocessing/tokenizer").display().to_string();
     // The policy sees top, wrist and side; the dataset has front and side.
@@ -227,11 +227,11 @@ fn check_compares_cameras_and_prompts_with_a_policy() {
     let fix = found["policy-cameras"]["fix"].as_str().unwrap();
     assert!(fix.contains(r#"data.rename = { "observation.images.front" = "observation.images.top" }"#), "{fix}");
     assert!(fix.contains("model.empty_cameras = 1"), "{fix}");
-    assert!(found["long-prompt"]["message"].as_str().unwrap().contains("exceed 60 tokens"), "{found:?}");
+    assert!(found["long-prompt"]["message"].as_str().unwrap().contains("exceed 40 tokens"), "{found:?}");
 
     // What was proposed, and a policy of longer prompts.
     let config = Path::new(&policy).join("config.json");
-    let text = fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":60", "\"tokenizer_max_length\":200");
+    let text = fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":40", "\"tokenizer_max_length\":200");
     fs::write(&config, text).unwrap();
     let rename = "observation.images.front=observation.images.top";
     let arguments = ["--policy", &policy, "--tokenizer", &tokenizer, "--empty-cameras", "1", "--rename", rename];
