@@ -13,7 +13,7 @@ use crate::policy::verify::{Report, Row, Verdict};
 
 const EXAMPLES: &str = "\
 Examples:
-  vlash policy verify tests/fixtures/pi05-tiny --reference tests/fixtures/pi05-tiny/case-a/*.safetensors
+  vlash policy verify /models/pi05_tiny --reference case-a/inputs.safetensors case-a/*forward*
   vlash policy verify outputs/tiny --reference inputs.safetensors inference.safetensors --json";
 
 /// Compare a checkpoint with reference tensors, name by name; exits 0 only when all agree and none is left over
