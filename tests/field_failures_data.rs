@@ -74,7 +74,8 @@ fn ff_02_a_selection_that_a_message_prints_works_when_pasted() {
         fs::remove_file(root.join("videos/chunk-000/observation.images.top/episode_000001.mp4")).unwrap();
     });
     let text = refused(&bench, &[&data]);
-    let fix = text.lines().find_map(|line| line.split_once("fix: ").filter(|(_, fix)| fix.starts_with("data.episodes")));
+    let fix =
+        text.lines().find_map(|line| line.split_once("fix: ").filter(|(_, fix)| fix.starts_with("data.episodes")));
     let (_, fix) = fix.unwrap_or_else(|| panic!("no selection in {text}"));
     assert_eq!(fix, "data.episodes = [0, 2, 3]");
     succeed(train(&bench, "pasted", &[&data, fix]));
@@ -129,7 +130,9 @@ fn ff_05_cameras_are_matched_by_name_and_the_hint_can_be_pasted() {
     let base = format!("model.base={}", bench.path("base/checkpoints/last/pretrained_model").display());
     let other = format!("data.repo={}/tests/fixtures/datasets/v30-h264", env!("CARGO_MANIFEST_DIR"));
     let text = refused(&bench, &[&base, &other]);
-    for name in ["observation.images.top", "observation.images.wrist", "observation.images.front", "observation.images.side"] {
+    for name in
+        ["observation.images.top", "observation.images.wrist", "observation.images.front", "observation.images.side"]
+    {
         assert!(text.contains(name), "{text}");
     }
     let (_, hint) = text.split_once("hint: ").unwrap();
