@@ -187,10 +187,14 @@ fn info_describes_what_a_training_leaves_wherever_it_is_pointed_at() {
         assert_eq!((&other["kind"], &other["statistics"]), (&policy["kind"], &policy["statistics"]), "{same}");
         assert!(other["directory"].as_str().unwrap().ends_with("000003/pretrained_model"), "{other}");
     }
-    assert_eq!((&policy["kind"], &policy["trained_delay"], &policy["chunk_size"]), (&"pi05".into(), &2.into(), &10.into()));
+    assert_eq!(
+        (&policy["kind"], &policy["trained_delay"], &policy["chunk_size"]),
+        (&"pi05".into(), &2.into(), &10.into())
+    );
     assert_eq!(policy["adapters"][0]["rank"], 16);
     assert!(policy["adapters"][0]["whole"].as_u64().unwrap() > 0);
-    for part in ["π₀.₅", "observation.state: ", "mode QUANTILES", "tokenizer", "adapter", "trained up to 2 frames"] {
+    for part in ["π₀.₅", "observation.state: ", "mode QUANTILES", "tokenizer", "adapter", "trained up to 2 frames"]
+    {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     let (base, text) = info("run/base");
@@ -231,7 +235,8 @@ fn check_compares_cameras_and_prompts_with_a_policy() {
 
     // What was proposed, and a policy of longer prompts.
     let config = Path::new(&policy).join("config.json");
-    let text = fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":40", "\"tokenizer_max_length\":200");
+    let text =
+        fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":40", "\"tokenizer_max_length\":200");
     fs::write(&config, text).unwrap();
     let rename = "observation.images.front=observation.images.top";
     let arguments = ["--policy", &policy, "--tokenizer", &tokenizer, "--empty-cameras", "1", "--rename", rename];

@@ -42,7 +42,9 @@ pub enum Ending {
     /// All steps had been done by an earlier process; nothing was trained.
     AlreadyDone,
     /// On request or by a signal, with a checkpoint: resumable.
-    Stopped { reason: String },
+    Stopped {
+        reason: String,
+    },
 }
 
 /// Everything that a step needs.
@@ -121,7 +123,13 @@ impl Trainer<'_> {
             Ok(clip) => clip,
             Err(error) => {
                 let checkpoint = self.save_before_failing(recorder);
-                recorder.notice(Level::Error, format!("step {}: {error}; dataset frames {indices:?}; state saved: {checkpoint:?}", self.state.step + 1));
+                recorder.notice(
+                    Level::Error,
+                    format!(
+                        "step {}: {error}; dataset frames {indices:?}; state saved: {checkpoint:?}",
+                        self.state.step + 1
+                    ),
+                );
                 return Err(error.into());
             }
         };
@@ -134,7 +142,11 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    fn accumulate(&mut self, cost: &mut StepCost, indices: &mut Vec<usize>) -> Result<BTreeMap<String, Tensor>, TrainError> {
+    fn accumulate(
+        &mut self,
+        cost: &mut StepCost,
+        indices: &mut Vec<usize>,
+    ) -> Result<BTreeMap<String, Tensor>, TrainError> {
         let micro_steps = self.config.train.grad_accum;
         let scale = 1.0 / micro_steps as f64;
         let mut total: BTreeMap<String, Tensor> = BTreeMap::new();
@@ -163,7 +175,13 @@ impl Trainer<'_> {
 
     fn draw(&self, fed: &Fed, micro: u64) -> candle_core::Result<Draw> {
         let shape: [usize; 3] = fed.targets.actions.dims3()?.into();
-        flow::draw(self.config.run.seed, [self.state.step, micro], shape, &self.time_sampling, fed.targets.actions.device())
+        flow::draw(
+            self.config.run.seed,
+            [self.state.step, micro],
+            shape,
+            &self.time_sampling,
+            fed.targets.actions.device(),
+        )
     }
 
     fn dropout_key(&self, micro: u64) -> Option<u64> {
@@ -265,7 +283,10 @@ impl Trainer<'_> {
                 self.paused = false;
                 Ok("going on".into())
             }
-            Command::Checkpoint => self.save(recorder).map(|saved| saved.path.display().to_string()).ok_or("the checkpoint could not be written".into()),
+            Command::Checkpoint => self
+                .save(recorder)
+                .map(|saved| saved.path.display().to_string())
+                .ok_or("the checkpoint could not be written".into()),
             Command::Stop => {
                 self.stop_requested = true;
                 Ok("saving, then leaving".into())
@@ -371,7 +392,10 @@ impl Trainer<'_> {
                 let source = std::io::Error::other("the last checkpoint could not be written before the stop");
                 return Err(TrainError::Io { action: "write a checkpoint below", path: self.run.into(), source });
             }
-            recorder.notice(Level::Error, format!("waiting for space below {}; next try in {} s", self.run.display(), FINAL_RETRY.as_secs()));
+            recorder.notice(
+                Level::Error,
+                format!("waiting for space below {}; next try in {} s", self.run.display(), FINAL_RETRY.as_secs()),
+            );
             std::thread::sleep(FINAL_RETRY);
         }
         Ok(())

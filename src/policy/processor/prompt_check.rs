@@ -80,6 +80,8 @@ fn empty(index: i64, task: &str) -> Finding {
         severity: Severity::Error,
         code: "empty-task",
         message: format!("task_index {index} has the text {task:?}: nothing tells the policy what to do"),
-        fix: Some(format!("write a text for task_index {index} into meta/tasks, or leave its episodes out with data.episodes")),
+        fix: Some(format!(
+            "write a text for task_index {index} into meta/tasks, or leave its episodes out with data.episodes"
+        )),
     }
 }
