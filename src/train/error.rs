@@ -31,7 +31,7 @@ pub enum TrainError {
     #[error(transparent)]
     Window(#[from] WindowError),
     #[error(transparent)]
-    Loader(#[from] LoaderError<ProcessorError>),
+    Loader(#[from] Box<LoaderError<ProcessorError>>),
     #[error(transparent)]
     Arch(#[from] ArchError),
     #[error(transparent)]

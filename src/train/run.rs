@@ -331,7 +331,8 @@ fn train(
         run: directory.path().into(),
         checkpoint: trainer.last_saved,
         before: trainer.first_validation,
-        after: trainer.last_validation,
+        // One from before the last step says nothing about how the run ended.
+        after: trainer.last_validation.filter(|validation| validation.step == trainer.state.step),
     })
 }
 

@@ -152,7 +152,7 @@ impl Trainer<'_> {
         let mut total: BTreeMap<String, Tensor> = BTreeMap::new();
         for micro in 0..micro_steps as u64 {
             let begun = Instant::now();
-            let fed = self.feed.next()?;
+            let fed = self.feed.next_batch()?;
             cost.data_s += begun.elapsed().as_secs_f64();
             let draw = self.draw(&fed, micro)?;
             let options = StepOptions {
@@ -358,7 +358,7 @@ impl Trainer<'_> {
     fn next_save(&self) -> u64 {
         let every = self.config.checkpoint.every as u64;
         let steps = self.config.train.steps as u64;
-        if every == 0 { steps } else { ((self.state.step / every + 1) * every).min(steps) }
+        self.state.step.checked_div(every).map_or(steps, |done| ((done + 1) * every).min(steps))
     }
 
     fn write(&self) -> Result<Saved, String> {

@@ -29,7 +29,9 @@ pub(super) static KEYS: &[Key] = &[
         "Episodes to use, in this order: a list, or ranges (\"0..16,18..49\" with both ends, \"0:17\" without its end); not set: all.",
     )
     .yaml(&[same("dataset.episodes")]),
-    Key::new("data.revision", Text, Absent, "Branch, tag or commit of the dataset.").yaml(&[same("dataset.revision")]),
+    Key::new("data.revision", Text, Absent, "Branch, tag or commit of the dataset.")
+        .yaml(&[same("dataset.revision")])
+        .effect(Nothing("datasets are read from local directories, which have no revisions")),
     Key::new("data.cameras", Texts, Absent, "Cameras to use, by feature name; not set: all that are not depth maps.")
         .yaml(&[same("dataset.cameras")])
         .also(&["camera_names", "image_keys"]),
