@@ -337,7 +337,7 @@ impl Trainer<'_> {
     fn next_save(&self) -> u64 {
         let every = self.config.checkpoint.every as u64;
         let steps = self.config.train.steps as u64;
-        if every == 0 { steps } else { ((self.state.step / every + 1) * every).min(steps) }
+        self.state.step.checked_div(every).map_or(steps, |times| ((times + 1) * every).min(steps))
     }
 
     fn write(&self) -> Result<Saved, String> {
