@@ -1,5 +1,7 @@
 //! `vlash data …` as a user runs it: output, error text, exit code.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;

@@ -1,5 +1,7 @@
 //! Field failures of a run itself (FF-03, FF-13 … FF-16) that `train_run.rs` and `train_resume.rs` do not meet.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 mod support;
 
 use std::fs;

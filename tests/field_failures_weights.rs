@@ -1,5 +1,7 @@
 //! Field failures of weights (FF-07, FF-08) from outside: `model.base` points at damaged copies of a tiny checkpoint.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 mod support;
 
 use std::collections::BTreeMap;

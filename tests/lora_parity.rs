@@ -1,5 +1,7 @@
 //! The network with PEFT's adapters active against the reference implementation, and merged against both.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod parity;
 
 use std::collections::{BTreeMap, HashMap};

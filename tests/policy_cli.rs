@@ -1,5 +1,7 @@
 //! `vlash policy …` and what `vlash data …` says about a policy, as a user runs them.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod support;
 
 use std::collections::HashMap;

@@ -1,5 +1,7 @@
 //! A run from outside: its directory, its inbox, what it refuses, and that it learns.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod support;
 
 use std::fs;

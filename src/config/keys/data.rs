@@ -47,7 +47,8 @@ pub(super) static KEYS: &[Key] = &[
         Is("1e-4"),
         "How far, in seconds, a time offset may be from a whole number of frames.",
     )
-    .yaml(&[same("tolerance_s")]),
+    .yaml(&[same("tolerance_s")])
+    .effect(Nothing("frames are found by their number in the episode, not by a time")),
     Key::new("data.frame_cache", Switch, Is("false"), "Decode every frame once into a cache on disk.")
         .yaml(&[same("dataset.frame_cache")]),
     Key::new(
