@@ -147,14 +147,14 @@ fn spellings_of_yaml_1_1_are_understood() {
     let path = dir.path().join("spellings.yaml");
     let text = "\u{feff}policy:\n  type: PI05\n  freeze_vision_encoder: yes\n  train_expert_only: off\n\
                 dataset:\n  repo_id: a/b\n  episodes: '0:3,7'\nlora: {enable: On}\nresume: true\n\
-                batch_size: '8'\nsteps: 1e3\ntolerance_s: 5e-5\njob_name: no\n";
+                batch_size: '8'\nsteps: 1e3\noptimizer: {lr: 5e-5}\njob_name: no\n";
     std::fs::write(&path, text).unwrap();
     let config = load(&path, &[]).unwrap().value;
     assert_eq!(config.model.freeze, [Freeze::Vision]);
     assert_eq!(config.data.episodes.as_deref(), Some(&[0, 1, 2, 7][..]));
     assert!(config.adapter.enabled);
     assert_eq!(config.run.resume, Resume::Always);
-    assert_eq!((config.train.batch_size, config.train.steps, config.data.tolerance_s), (8, 1000, 5e-5));
+    assert_eq!((config.train.batch_size, config.train.steps, config.optim.lr), (8, 1000, 5e-5));
     assert_eq!(config.run.name, "no");
 }
 

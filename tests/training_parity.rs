@@ -14,7 +14,7 @@ use serde::Deserialize;
 use vlash_forge::adapter::config::PeftConfig;
 use vlash_forge::adapter::peft::Adapter;
 use vlash_forge::adapter::select::plan_for;
-use vlash_forge::config::train::{AdapterConfig, Dtype, Freeze, LossParity, ScheduleConfig, ScheduleKind};
+use vlash_forge::config::train::{AdapterConfig, Freeze, LossParity, ScheduleConfig, ScheduleKind};
 use vlash_forge::policy::batch::Draw;
 use vlash_forge::policy::{Policy, StepOptions};
 use vlash_forge::train::adamw::{AdamW, Settings};
@@ -81,7 +81,6 @@ fn lora_config() -> AdapterConfig {
         targets: targets.map(str::to_owned).to_vec(),
         also_train: vec![],
         quantize: None,
-        compute_dtype: Dtype::Float32,
     }
 }
 

@@ -51,7 +51,6 @@ pub(in crate::adapter) fn lora(targets: &[&str], also_train: &[&str]) -> Adapter
         targets: owned(targets),
         also_train: owned(also_train),
         quantize: None,
-        compute_dtype: crate::config::train::Dtype::Bfloat16,
     }
 }
 

@@ -139,16 +139,12 @@ pub struct DataConfig {
     pub root: Option<PathBuf>,
     /// Episode subset, in this order.
     pub episodes: Option<Vec<usize>>,
-    /// Branch, tag or commit of the dataset.
-    pub revision: Option<String>,
     /// Cameras to use, by feature name; none: all that are not depth maps.
     pub cameras: Option<Vec<String>>,
     /// Dataset feature name → policy feature name.
     pub rename: BTreeMap<String, String>,
     /// Number of loader threads.
     pub workers: usize,
-    /// For delta offsets only.
-    pub tolerance_s: f64,
     /// Random image transforms.
     pub augment: AugmentConfig,
     /// Decode every frame once into a cache on disk.
@@ -352,8 +348,6 @@ pub struct AdapterConfig {
     pub also_train: Vec<String>,
     /// 4-bit base weights; refused until QLoRA is built.
     pub quantize: Option<Quantize>,
-    /// Type in which 4-bit weights would be multiplied.
-    pub compute_dtype: Dtype,
 }
 
 /// A 4-bit format of frozen weights.

@@ -1,7 +1,7 @@
 //! `adapter.*`: LoRA. `lora.*` is VLASH's block, `peft.*` LeRobot's.
 
 use super::Default::{Absent, Is};
-use super::Kind::{Choice, Count, Real, Spelled, Switch, Texts};
+use super::Kind::{Choice, Count, Real, Switch, Texts};
 use super::{BELOW_ONE, Key, POSITIVE, same, switch};
 
 pub(super) static KEYS: &[Key] = &[
@@ -44,15 +44,10 @@ pub(super) static KEYS: &[Key] = &[
     )
     .yaml(&[switch("lora.use_qlora", "nf4", "")])
     .also(&["use_qlora", "load_in_4bit"]),
-    Key::new(
-        "adapter.compute_dtype",
-        Spelled(&["bfloat16", "float32"], &[("bf16", "bfloat16"), ("f32", "float32")]),
-        Is("\"bfloat16\""),
-        "Type in which 4-bit weights are multiplied.",
-    )
-    .yaml(&[same("lora.qlora_compute_dtype")])
-    .effect(super::Effect::Nothing("4-bit base weights come with a later version")),
-    Key::ignored(&[same("lora.qlora_quant_type")], "it belongs to 4-bit base weights, which come with a later version"),
+    Key::ignored(
+        &[same("lora.qlora_quant_type"), same("lora.qlora_compute_dtype")],
+        "it belongs to 4-bit base weights, which come with a later version",
+    ),
     Key::only(&[same("lora.backend")], &["peft"], "adapters follow PEFT's rules"),
     Key::only(&[same("peft.method_type")], &["lora"], "the only adapters are LoRA"),
     Key::only(&[same("peft.init_type")], &["null", "true"], "adapters start as PEFT's do: A random, B zero"),
