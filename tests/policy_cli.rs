@@ -187,10 +187,14 @@ fn info_describes_what_a_training_leaves_wherever_it_is_pointed_at() {
         assert_eq!((&other["kind"], &other["statistics"]), (&policy["kind"], &policy["statistics"]), "{same}");
         assert!(other["directory"].as_str().unwrap().ends_with("000003/pretrained_model"), "{other}");
     }
-    assert_eq!((&policy["kind"], &policy["trained_delay"], &policy["chunk_size"]), (&"pi05".into(), &2.into(), &10.into()));
+    assert_eq!(
+        (&policy["kind"], &policy["trained_delay"], &policy["chunk_size"]),
+        (&"pi05".into(), &2.into(), &10.into())
+    );
     assert_eq!(policy["adapters"][0]["rank"], 16);
     assert!(policy["adapters"][0]["whole"].as_u64().unwrap() > 0);
-    for part in ["π₀.₅", "observation.state: ", "mode QUANTILES", "tokenizer", "adapter", "trained up to 2 frames"] {
+    for part in ["π₀.₅", "observation.state: ", "mode QUANTILES", "tokenizer", "adapter", "trained up to 2 frames"]
+    {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     let (base, text) = info("run/base");
@@ -215,7 +219,8 @@ fn merging_the_adapter_again_gives_the_policy_beside_it(bench: &Bench, model: &s
     let output = merge("run/base", &[]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(out(&output).contains("the base is the one that the adapter was trained on"));
-    for file in fs::read_dir(bench.path(model)).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+    for file in fs::read_dir(bench.path(model)).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file())
+    {
         let name = file.file_name().unwrap();
         assert_eq!(fs::read(bench.path("merged").join(name)).unwrap(), fs::read(&file).unwrap(), "{name:?}");
     }
@@ -256,7 +261,8 @@ fn check_compares_cameras_and_prompts_with_a_policy() {
 
     // What was proposed, and a policy of longer prompts.
     let config = Path::new(&policy).join("config.json");
-    let text = fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":45", "\"tokenizer_max_length\":200");
+    let text =
+        fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":45", "\"tokenizer_max_length\":200");
     fs::write(&config, text).unwrap();
     let rename = "observation.images.front=observation.images.top";
     let arguments = ["--policy", &policy, "--tokenizer", &tokenizer, "--empty-cameras", "1", "--rename", rename];

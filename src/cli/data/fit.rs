@@ -18,9 +18,7 @@ use crate::policy::checkpoint::{Checkpoint, CheckpointError};
 use crate::policy::processor::cameras::match_cameras;
 use crate::policy::processor::prompt::PromptForm;
 use crate::policy::processor::prompt_check::{PromptRules, check_longest};
-use crate::policy::processor::{
-    ImageSpec, Processor, ProcessorError, ProcessorSpec, Tokenizer, prepare_statistics,
-};
+use crate::policy::processor::{ImageSpec, Processor, ProcessorError, ProcessorSpec, Tokenizer, prepare_statistics};
 
 /// Tokens of a π₀.₅ prompt, when no policy says otherwise.
 const PI05_TOKENS: usize = 200;

@@ -55,7 +55,10 @@ fn text(report: &Report) -> String {
     let mut file = None;
     for row in &report.rows {
         if file != Some(&row.file) {
-            out.push_str(&format!("{}\n{:<width$}  {:>9}  {:>9}  {:>9}  verdict\n", row.file, "name", "max abs", "max rel", "tolerance"));
+            out.push_str(&format!(
+                "{}\n{:<width$}  {:>9}  {:>9}  {:>9}  verdict\n",
+                row.file, "name", "max abs", "max rel", "tolerance"
+            ));
             file = Some(&row.file);
         }
         out.push_str(&format!("{}\n", line(row, width)));
