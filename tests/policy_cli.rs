@@ -205,9 +205,35 @@ fn info_describes_what_a_training_leaves_wherever_it_is_pointed_at() {
     assert_eq!((&adapter["rank"], &adapter["parameters"]), (&16.into(), &policy["adapters"][0]["parameters"]));
     assert!(text.contains("run/base (sha256 ") && text.contains("merged    into the policy"), "{text}");
 
+    merging_the_adapter_again_gives_the_policy_beside_it(&bench, model);
+
     let output = finish(bench.vlash(&["policy", "info", "nowhere"]));
     assert_eq!(output.status.code(), Some(64));
     assert!(stderr(&output).contains("there is no directory nowhere"));
+}
+
+/// `model`: the last checkpoint of the run in `run/`, which holds its own base.
+fn merging_the_adapter_again_gives_the_policy_beside_it(bench: &Bench, model: &str) {
+    let adapter = format!("{model}/lora_adapters");
+    let merge = |base: &str, more: &[&str]| {
+        finish(bench.vlash(&[&["policy", "merge", &adapter, "--base", base, "--out", "merged"], more].concat()))
+    };
+    let output = merge("run/base", &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(out(&output).contains("the base is the one that the adapter was trained on"));
+    for file in fs::read_dir(bench.path(model)).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file())
+    {
+        let name = file.file_name().unwrap();
+        assert_eq!(fs::read(bench.path("merged").join(name)).unwrap(), fs::read(&file).unwrap(), "{name:?}");
+    }
+    let again = merge("run/base", &[]);
+    assert!(stderr(&again).contains("merged is not empty"), "{}", stderr(&again));
+    fs::remove_dir_all(bench.path("merged")).unwrap();
+    // The trained policy is another base; nothing is written until that is meant.
+    let other = merge(model, &[]);
+    assert_eq!(other.status.code(), Some(64));
+    assert!(stderr(&other).contains("--force-base") && !bench.path("merged").exists(), "{}", stderr(&other));
+    assert_eq!(merge(model, &["--force-base"]).status.code(), Some(0));
 }
 
 /// `vlash data check DATASET … --json`: exit code and findings by code.
@@ -224,7 +250,11 @@ fn check(bench: &Bench, dataset: &str, arguments: &[&str]) -> (i32, HashMap<Stri
 fn check_compares_cameras_and_prompts_with_a_policy() {
     let bench = Bench::new();
     let policy = checkpoint(&bench, "pi05-tiny/model.safetensors", |config| {
+<<<<<<< HEAD
         config.insert("tokenizer_max_length".into(), 40.into());
+=======
+        config.insert("tokenizer_max_length".into(), 45.into());
+>>>>>>> policycli
     });
     let tokenizer = fixture("preprocessing/tokenizer").display().to_string();
     // The policy sees top, wrist and side; the dataset has front and side.
@@ -233,12 +263,20 @@ fn check_compares_cameras_and_prompts_with_a_policy() {
     let fix = found["policy-cameras"]["fix"].as_str().unwrap();
     assert!(fix.contains(r#"data.rename = { "observation.images.front" = "observation.images.top" }"#), "{fix}");
     assert!(fix.contains("model.empty_cameras = 1"), "{fix}");
+<<<<<<< HEAD
     assert!(found["long-prompt"]["message"].as_str().unwrap().contains("exceed 40 tokens"), "{found:?}");
+=======
+    assert!(found["long-prompt"]["message"].as_str().unwrap().contains("exceed 45 tokens"), "{found:?}");
+>>>>>>> policycli
 
     // What was proposed, and a policy of longer prompts.
     let config = Path::new(&policy).join("config.json");
     let text =
+<<<<<<< HEAD
         fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":40", "\"tokenizer_max_length\":200");
+=======
+        fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":45", "\"tokenizer_max_length\":200");
+>>>>>>> policycli
     fs::write(&config, text).unwrap();
     let rename = "observation.images.front=observation.images.top";
     let arguments = ["--policy", &policy, "--tokenizer", &tokenizer, "--empty-cameras", "1", "--rename", rename];

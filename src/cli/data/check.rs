@@ -32,9 +32,9 @@ pub struct Args {
     /// Decode every frame, not only three a file
     #[arg(long)]
     deep: bool,
-    /// Action steps a sample, for the share of padding
-    #[arg(long, value_name = "STEPS", default_value_t = 50)]
-    horizon: usize,
+    /// Action steps a sample, for the share of padding [default: the policy's chunk, else 50]
+    #[arg(long, value_name = "STEPS")]
+    horizon: Option<usize>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -51,7 +51,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let episodes = args.dataset.episodes.map(|episodes| episodes.0);
     let rename: BTreeMap<String, String> = args.rename.into_iter().collect();
     let selection = Selection { episodes, cameras: args.dataset.cameras, rename };
-    let mut report = check(&root, &Options { selection, deep: args.deep, horizon: args.horizon, ..Options::default() });
+    let horizon = args.horizon.unwrap_or(fit.horizon());
+    let mut report = check(&root, &Options { selection, deep: args.deep, horizon, ..Options::default() });
     let findings = report.facts.as_ref().map(|facts| fit.findings(&root, facts, args.empty_cameras));
     findings.into_iter().flatten().for_each(|finding| report.push(finding));
     let text = if args.json { format!("{:#}", report.to_json()) } else { report.to_string().trim_end().to_owned() };

@@ -54,6 +54,11 @@ impl PolicyArgs {
 }
 
 impl Fit {
+    /// Actions that are predicted at once: those of the policy, else LeRobot's 50.
+    pub fn horizon(&self) -> usize {
+        self.checkpoint.as_ref().map_or(50, |checkpoint| checkpoint.config.chunk_size)
+    }
+
     /// FF-05 and FF-06: cameras and prompts of the dataset at `root`, of which `facts` are known. `empty_cameras`: how
     /// many of the policy's cameras may be missing.
     pub fn findings(&self, root: &Path, facts: &Facts, empty_cameras: usize) -> Vec<Finding> {

@@ -28,9 +28,9 @@ pub struct Args {
     /// Position among the selected frames
     #[arg(long, value_name = "N")]
     index: usize,
-    /// Steps of the action window
-    #[arg(long, value_name = "STEPS", default_value_t = 50)]
-    horizon: usize,
+    /// Steps of the action window [default: the policy's chunk, else 50]
+    #[arg(long, value_name = "STEPS")]
+    horizon: Option<usize>,
     /// Delay offset in frames (temporal delay augmentation)
     #[arg(long, value_name = "FRAMES", default_value_t = 0)]
     delay: usize,
@@ -49,7 +49,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let fit = args.fit.open()?;
     let dataset = args.dataset.open()?;
     let state = if args.ground_truth { StateRule::GroundTruth } else { StateRule::ActionProxy };
-    let window = WindowSpec { horizon: args.horizon, state };
+    let window = WindowSpec { horizon: args.horizon.unwrap_or(fit.horizon()), state };
     let sample = dataset.sample(args.index, &window, args.delay)?;
     let pictures = match &args.png {
         Some(directory) => save_images(&sample, directory)?,

@@ -155,6 +155,15 @@ impl WeightSource for Weights {
     }
 }
 
+/// Starts nothing anew: every parameter has to come from the checkpoint.
+pub struct Nothing;
+
+impl WeightSource for Nothing {
+    fn tensor(&self, name: &str, _shape: &[usize], _device: &Device) -> candle_core::Result<Tensor> {
+        candle_core::bail!("{name} is not in the checkpoint")
+    }
+}
+
 fn check_allowed(allow_new: &[String], parameters: &[ParameterSpec]) -> Result<(), CheckpointError> {
     for name in allow_new {
         if parameters.iter().any(|parameter| parameter.name == *name) {

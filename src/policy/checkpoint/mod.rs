@@ -22,6 +22,7 @@ pub mod config;
 pub mod error;
 pub mod forge;
 pub mod info;
+pub mod merge;
 pub mod names;
 pub mod pipeline;
 pub mod statistics;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 
+use super::account::Nothing;
 use super::info::kind_name;
 use super::{Checkpoint, CheckpointError};
 use crate::adapter::plan::{LoraSpec, TrainPlan};
@@ -16,7 +17,6 @@ use crate::policy::Policy;
 use crate::policy::processor::ImageSpec;
 use crate::policy::processor::image::Resizer;
 use crate::policy::verify::{Reference, Report, verify};
-use crate::policy::weights::WeightSource;
 
 /// What keeps a comparison from being made. A difference is none of these: it is a row of the report.
 #[derive(Debug, thiserror::Error)]
@@ -118,15 +118,6 @@ fn resized(raw: &Tensor, spec: ImageSpec) -> candle_core::Result<Tensor> {
         pixels.extend(resizer.apply_f32(&values).map_err(candle_core::Error::wrap)?);
     }
     Tensor::from_vec(pixels, (samples, 3, spec.height, spec.width), &Device::Cpu)
-}
-
-/// A verification starts nothing anew: every parameter comes from the checkpoint.
-struct Nothing;
-
-impl WeightSource for Nothing {
-    fn tensor(&self, name: &str, _shape: &[usize], _device: &Device) -> candle_core::Result<Tensor> {
-        candle_core::bail!("{name} is not in the checkpoint")
-    }
 }
 
 /// Trains the parameters whose gradients the reference holds, and spares the others theirs.

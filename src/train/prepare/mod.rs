@@ -1,7 +1,7 @@
 //! Everything that a run needs, checked and loaded before its first step.
 
 pub mod data;
-mod identity;
+pub mod identity;
 pub mod model;
 
 use super::error::TrainError;
