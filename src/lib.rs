@@ -3,6 +3,9 @@
 //! The rooms, and which may use which, are drawn in `ARCHITECTURE.md`. The binary `vlash` is a thin
 //! shell around [`cli`]; everything it does is reachable from here.
 
+// Module docs are the way in for contributors, who see private items too (`cargo doc --document-private-items`).
+#![allow(rustdoc::private_intra_doc_links)]
+
 pub mod adapter;
 pub mod cli;
 pub mod config;

@@ -1,5 +1,7 @@
 //! The configurations that ship with the project, and those that the predecessors ship.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::path::{Path, PathBuf};
 
 use rstest::rstest;

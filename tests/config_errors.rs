@@ -1,5 +1,7 @@
 //! Messages for bad configurations (FF-17), as snapshots: one file, all of its errors.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::path::PathBuf;
 use std::process::Output;
 

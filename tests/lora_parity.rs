@@ -1,5 +1,7 @@
 //! The network with PEFT's adapters active against the reference implementation, and merged against both.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod parity;
 
 use std::collections::{BTreeMap, HashMap};
@@ -48,7 +50,12 @@ fn the_network_with_an_adapter_agrees_in_every_tensor(#[case] name: &str, #[case
     let mut reference = reference(name)?;
     reference.remove("base_loss_without_adapter");
     assert_eq!(reference.keys().filter(|key| key.starts_with("model.")).count(), gradients);
-    let report = verify(&policy, &[Reference { file: name.into(), tensors: reference }], &CAMERAS.map(str::to_owned), |_, raw| pixels(raw))?;
+    let report = verify(
+        &policy,
+        &[Reference { file: name.into(), tensors: reference }],
+        &CAMERAS.map(str::to_owned),
+        |_, raw| pixels(raw),
+    )?;
     let bad: Vec<_> = report.rows.iter().filter(|row| row.verdict != Verdict::Pass).collect();
     assert!(bad.is_empty(), "{bad:#?}");
     assert_eq!(report.compared, gradients + 13);

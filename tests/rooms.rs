@@ -1,5 +1,7 @@
 //! The table of rooms in `ARCHITECTURE.md` against the code: who uses whom, and who knows of tensors.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

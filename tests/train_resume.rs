@@ -1,5 +1,7 @@
 //! What a run loses when it is interrupted: nothing. All comparisons are of bytes.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod support;
 
 use std::time::Duration;

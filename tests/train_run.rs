@@ -1,5 +1,7 @@
 //! A run from outside: its directory, its inbox, what it refuses, and that it learns.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod support;
 
 use std::fs;
@@ -31,7 +33,16 @@ fn the_run_directory_tells_the_whole_story() {
     assert_eq!(status(&bench, "run").state, State::Finished);
     assert!(!run.join("lease.json").exists());
     assert_eq!(fs::read_link(run.join("checkpoints/last")).unwrap().to_str(), Some("000003"));
-    for file in ["config.json", "model.safetensors", "policy_preprocessor.json", "policy_postprocessor.json", "train_config.json", "tokenizer.json", "lora_adapters/adapter_model.safetensors", "lora_adapters/adapter_config.json"] {
+    for file in [
+        "config.json",
+        "model.safetensors",
+        "policy_preprocessor.json",
+        "policy_postprocessor.json",
+        "train_config.json",
+        "tokenizer.json",
+        "lora_adapters/adapter_model.safetensors",
+        "lora_adapters/adapter_config.json",
+    ] {
         assert!(run.join("checkpoints/last/pretrained_model").join(file).is_file(), "{file} is missing");
     }
     let text = stderr(&output);
@@ -70,11 +81,16 @@ fn requests_are_seen_answered_and_obeyed() {
     fs::rename(&aside, &place).unwrap();
     let (step, path) = done(&ask(Command::Checkpoint)).unwrap();
     assert_eq!(step, held_at);
-    assert!(std::path::Path::new(&path).ends_with(format!("checkpoints/{step:06}")) || path.ends_with(&format!("{step:06}")), "{path}");
+    assert!(
+        std::path::Path::new(&path).ends_with(format!("checkpoints/{step:06}"))
+            || path.ends_with(&format!("{step:06}")),
+        "{path}"
+    );
     assert!(done(&ask(Command::SetLearningRate { lr: -1.0 })).is_err());
     let (step, _) = done(&ask(Command::SetLearningRate { lr: 7e-5 })).unwrap();
     done(&ask(Command::Resume)).unwrap();
-    let next = bench.wait_for("run", "step at the new rate", |body| matches!(body, Body::Step(m) if m.step == step + 1));
+    let next =
+        bench.wait_for("run", "step at the new rate", |body| matches!(body, Body::Step(m) if m.step == step + 1));
     assert!(matches!(next.body, Body::Step(ref m) if (m.lr - 7e-5).abs() < 1e-9), "{next:?}");
     done(&ask(Command::Evaluate)).unwrap();
     fs::write(run.join("control/zzz.json"), "not a request").unwrap();

@@ -1,6 +1,8 @@
 //! Twenty real optimisation steps against the reference implementation: all parameters, the action expert alone,
 //! adapters alone.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod parity;
 
 use std::collections::{BTreeMap, BTreeSet};

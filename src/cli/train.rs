@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::cli::{output, train_run};
 use crate::cli::typed::{self, Flag, Typed};
+use crate::cli::{output, train_run};
 use crate::config::train::Preset;
 use crate::config::{self, Source};
 use crate::error::{Explain, Failure, Kind};

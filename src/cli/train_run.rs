@@ -81,20 +81,25 @@ fn summary(report: &Report) -> String {
         text.push_str(&format!("held-out loss: {:.4} before, {:.4} after\n", before.loss, after.loss));
     }
     if let Some(after) = &report.after {
-        text.push_str(&format!("against predicting zero velocity ({:.4}): {:.2} ×\n", after.zero_velocity, after.loss / after.zero_velocity));
+        text.push_str(&format!(
+            "against predicting zero velocity ({:.4}): {:.2} ×\n",
+            after.zero_velocity,
+            after.loss / after.zero_velocity
+        ));
         if let Some(shuffled) = after.shuffled {
-            text.push_str(&format!("with observations shuffled between samples ({shuffled:.4}): {:.2} × worse\n", shuffled / after.loss));
+            text.push_str(&format!(
+                "with observations shuffled between samples ({shuffled:.4}): {:.2} × worse\n",
+                shuffled / after.loss
+            ));
         }
     }
     if let Some(saved) = &report.checkpoint {
         let model = saved.path.join("pretrained_model");
         text.push_str(&format!("checkpoint: {}\n", model.display()));
         text.push_str(&match report.ending {
-            Ending::Finished => format!(
-                "next: vlash policy info {}\n      vlash watch {}\n",
-                model.display(),
-                report.run.display()
-            ),
+            Ending::Finished => {
+                format!("next: vlash policy info {}\n      vlash watch {}\n", model.display(), report.run.display())
+            }
             Ending::AlreadyDone => format!(
                 "this run has done all its steps: add some with train.steps=…, or begin another, e.g. run.dir={}-2\n",
                 report.run.display()
@@ -156,7 +161,8 @@ impl Trainer {
             if let Some(code) = self.try_wait()? {
                 return Ok(Some(code));
             }
-            let status = fs::read(run.join("status.json")).ok().and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
+            let status =
+                fs::read(run.join("status.json")).ok().and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
             if status.is_some_and(|status| status.pid == self.child.id()) {
                 return Ok(None);
             }

@@ -10,7 +10,9 @@ pub const MOST: usize = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
     /// A part, as written, that is no number and no range, or a range of nothing.
-    #[error("\"{0}\" is not a number or a range of them (examples: 4 · 0..16, both ends included · 0:17, without its end)")]
+    #[error(
+        "\"{0}\" is not a number or a range of them (examples: 4 · 0..16, both ends included · 0:17, without its end)"
+    )]
     Part(String),
     #[error("more than {MOST} numbers")]
     TooMany,

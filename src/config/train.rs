@@ -11,25 +11,40 @@ use serde::{Deserialize, Serialize};
 /// Everything that `vlash train` needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainConfig {
+    /// Which network, from which weights.
     pub model: ModelConfig,
+    /// The dataset and how it is read.
     pub data: DataConfig,
+    /// Identity and place of the run.
     pub run: RunConfig,
+    /// What computes.
     pub runtime: RuntimeConfig,
+    /// The optimisation steps.
     pub train: StepConfig,
+    /// What the loss is the mean of.
     pub loss: LossConfig,
+    /// AdamW and clipping.
     pub optim: OptimConfig,
+    /// The learning rate over the steps.
     pub schedule: ScheduleConfig,
+    /// Low-rank adapters.
     pub adapter: AdapterConfig,
+    /// How states and actions are scaled.
     pub normalization: NormalizationConfig,
+    /// When checkpoints are written and which stay.
     pub checkpoint: CheckpointConfig,
+    /// What is held out, and when it is measured.
     pub validation: ValidationConfig,
+    /// How often a step is reported.
     pub log: LogConfig,
+    /// The upload at the end.
     pub hub: HubConfig,
 }
 
 /// `model.*`: which network, from which weights.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
+    /// The policy.
     pub kind: PolicyKind,
     /// Sizes of the network: `full` (Gemma-2B, Gemma-300M, SigLIP So400m) or `tiny` (tests, the embedded default).
     pub preset: Preset,
@@ -37,23 +52,37 @@ pub struct ModelConfig {
     pub base: Option<PathBuf>,
     /// Directory with `tokenizer.json`; none: beside `base`, then in its processor's files; the `tiny` preset has one built in.
     pub tokenizer: Option<PathBuf>,
+    /// Type of the frozen weights; what trains is always f32, and so is everything on a CPU.
     pub dtype: Dtype,
+    /// Condition the action expert on the state (VLASH) instead of writing the state into the prompt.
     pub state_cond: bool,
+    /// Actions that are predicted at once, H.
     pub chunk_size: usize,
+    /// Actions of a chunk that are executed; recorded for inference.
     pub n_action_steps: usize,
+    /// Width to which states are padded.
     pub max_state_dim: usize,
+    /// Width to which actions are padded, A.
     pub max_action_dim: usize,
+    /// Euler steps of the sampler; recorded for inference.
     pub num_inference_steps: usize,
+    /// α of the Beta distribution of flow times: `t = Beta(α, β) · scale + offset`.
     pub time_sampling_beta_alpha: f64,
+    /// β of the Beta distribution of flow times.
     pub time_sampling_beta_beta: f64,
+    /// Factor on the drawn flow time.
     pub time_sampling_scale: f64,
+    /// Added to the scaled flow time.
     pub time_sampling_offset: f64,
+    /// Shortest period of the time embedding, in units of flow time.
     pub min_period: f64,
+    /// Longest period of the time embedding, in units of flow time.
     pub max_period: f64,
     /// Height and width in pixels of what the vision tower sees.
     pub image_resolution: [usize; 2],
     /// How many configured cameras without data are allowed (they are masked).
     pub empty_cameras: usize,
+    /// Prompt length in tokens; shorter prompts are padded.
     pub tokenizer_max_length: usize,
     /// Parts that do not train: `vision`, `vlm`.
     pub freeze: Vec<Freeze>,
@@ -61,31 +90,43 @@ pub struct ModelConfig {
     pub allow_new: Vec<String>,
 }
 
+/// The policies of the family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyKind {
+    /// π₀.₅.
     Pi05,
+    /// π₀; refused until it is built.
     Pi0,
 }
 
+/// Sizes of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
+    /// Gemma-2B, Gemma-300M, SigLIP So400m: 3.35 billion parameters.
     Full,
+    /// The same architecture at about 0.65 million parameters with adapters.
     Tiny,
 }
 
+/// A floating-point type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
+    /// f32.
     Float32,
+    /// bf16.
     Bfloat16,
 }
 
+/// A part of the network that does not train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Freeze {
+    /// The vision tower.
     Vision,
+    /// Vision tower, projector and language model: only the action expert trains.
     Vlm,
 }
 
@@ -98,6 +139,7 @@ pub struct DataConfig {
     pub root: Option<PathBuf>,
     /// Episode subset, in this order.
     pub episodes: Option<Vec<usize>>,
+    /// Branch, tag or commit of the dataset.
     pub revision: Option<String>,
     /// Cameras to use, by feature name; none: all that are not depth maps.
     pub cameras: Option<Vec<String>>,
@@ -107,21 +149,28 @@ pub struct DataConfig {
     pub workers: usize,
     /// For delta offsets only.
     pub tolerance_s: f64,
+    /// Random image transforms.
     pub augment: AugmentConfig,
     /// Decode every frame once into a cache on disk.
     pub frame_cache: bool,
+    /// What happens to prompts beyond `model.tokenizer_max_length`.
     pub long_prompts: LongPrompts,
+    /// Which video decoder; there is one.
     pub decoder: Decoder,
 }
 
 /// `data.augment.*`: random image transforms (LeRobot's `image_transforms`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AugmentConfig {
+    /// Whether images are transformed at all.
     pub enabled: bool,
+    /// Transforms that are applied to an image at most.
     pub max_transforms: usize,
+    /// Apply them in random order.
     pub random_order: bool,
 }
 
+/// What happens to prompts that do not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LongPrompts {
@@ -135,19 +184,24 @@ pub enum LongPrompts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decoder {
+    /// The built-in one.
     Native,
 }
 
 /// `run.*`: identity and place of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunConfig {
+    /// Name of the run.
     pub name: String,
     /// The run directory; none: `$SCRATCH/outputs/<name>`, or `outputs/<name>` without `$SCRATCH`.
     pub dir: Option<PathBuf>,
+    /// Seed of every random number of the run ([`crate::random`]).
     pub seed: u64,
+    /// What to do with a run directory that is not empty.
     pub resume: Resume,
 }
 
+/// Whether a run begins or continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Resume {
@@ -162,14 +216,19 @@ pub enum Resume {
 /// `runtime.*`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuntimeConfig {
+    /// The device that computes.
     pub device: DeviceKind,
 }
 
+/// A device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
+    /// The best one of this build.
     Auto,
+    /// The CPU.
     Cpu,
+    /// An NVIDIA GPU; refused by builds without one.
     Cuda,
 }
 
@@ -184,6 +243,7 @@ pub struct StepConfig {
     pub grad_accum: usize,
     /// Keep only segment inputs and recompute in the backward pass.
     pub activation_checkpointing: bool,
+    /// Temporal delay augmentation.
     pub delay: DelayConfig,
 }
 
@@ -201,6 +261,7 @@ pub struct DelayConfig {
 /// `loss.*`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LossConfig {
+    /// Whose definition of the mean is differentiated.
     pub parity: LossParity,
 }
 
@@ -221,9 +282,13 @@ pub enum LossParity {
 /// `optim.*`: AdamW with decoupled decay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OptimConfig {
+    /// Peak learning rate.
     pub lr: f64,
+    /// Adam's β₁ and β₂.
     pub betas: [f64; 2],
+    /// Adam's ε, outside of the square root.
     pub eps: f64,
+    /// Decoupled weight decay: every step multiplies by `1 − lr · weight_decay`.
     pub weight_decay: f64,
     /// Global gradient norm limit; 0 switches clipping off.
     pub grad_clip_norm: f64,
@@ -231,38 +296,55 @@ pub struct OptimConfig {
     pub preset: OptimPreset,
 }
 
+/// Where unset `optim.*` and `schedule.*` come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OptimPreset {
+    /// The policy's recipe.
     Policy,
+    /// AdamW at 1e-3 and a constant rate, as LeRobot without the preset.
     None,
 }
 
 /// `schedule.*`: learning rate as a function of the global step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleConfig {
+    /// Its form.
     pub kind: ScheduleKind,
+    /// Steps over which the rate rises.
     pub warmup_steps: usize,
+    /// Step at which the cosine ends, counted from 0 with the warm-up.
     pub decay_steps: usize,
+    /// Rate after the warm-up.
     pub peak_lr: f64,
+    /// Rate at the end of the cosine.
     pub decay_lr: f64,
 }
 
+/// How the learning rate goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
+    /// Up in a line, down along a half cosine.
     CosineDecayWithWarmup,
+    /// Up in a line, then constant.
     ConstantWithWarmup,
+    /// Constant.
     Constant,
 }
 
 /// `adapter.*`: LoRA by PEFT's rules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AdapterConfig {
+    /// Train adapters instead of the weights.
     pub enabled: bool,
+    /// Rank r of the two factors.
     pub rank: usize,
+    /// Adapters are scaled by α/r.
     pub alpha: f64,
+    /// Dropout probability on the input of the adapters while training.
     pub dropout: f64,
+    /// Scale by α/√r instead (rsLoRA).
     pub rslora: bool,
     /// Module names: the last path component, or a path's end.
     pub targets: Vec<String>,
@@ -270,39 +352,52 @@ pub struct AdapterConfig {
     pub also_train: Vec<String>,
     /// 4-bit base weights; refused until QLoRA is built.
     pub quantize: Option<Quantize>,
+    /// Type in which 4-bit weights would be multiplied.
     pub compute_dtype: Dtype,
 }
 
+/// A 4-bit format of frozen weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantize {
+    /// NormalFloat of QLoRA.
     Nf4,
+    /// 4-bit floating point.
     Fp4,
 }
 
 /// `normalization.*`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NormalizationConfig {
+    /// Of states.
     pub state: NormMode,
+    /// Of actions.
     pub action: NormMode,
     /// Smallest range (q99−q01, max−min, or 2·std) of a dimension that is not constant, in the data's unit;
     /// narrower ones are widened in the saved statistics. 0 switches the floor off.
     pub min_range: f64,
 }
 
+/// How a vector is scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormMode {
+    /// q01…q99 to −1…1.
     Quantiles,
+    /// q10…q90 to −1…1.
     Quantile10,
+    /// Mean 0, standard deviation 1.
     MeanStd,
+    /// Minimum…maximum to −1…1.
     MinMax,
+    /// As it is.
     Identity,
 }
 
 /// `checkpoint.*`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointConfig {
+    /// Write checkpoints at all.
     pub enabled: bool,
     /// Optimizer steps between checkpoints.
     pub every: usize,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::config::ranges;
 use super::video::VideoError;
+use crate::config::ranges;
 use crate::error::{Explain, Kind};
 
 /// Reading a dataset failed.

@@ -63,6 +63,7 @@ pub struct LoadedBatch<T> {
     pub next: Cursor,
 }
 
+/// Why a batch cannot be delivered.
 #[derive(Debug, Error)]
 pub enum LoaderError<E: Explain> {
     #[error("reading sample {}", sample.sample)]

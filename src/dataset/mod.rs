@@ -1,6 +1,6 @@
 //! LeRobot datasets (v2.1, v3.0): reading, checking, recording, and the samples a trainer sees.
 //!
-//! [`Metadata`](meta::Metadata) is what a dataset says about itself; [`Dataset`] adds the rows of chosen episodes
+//! [`Metadata`] is what a dataset says about itself; [`Dataset`] adds the rows of chosen episodes
 //! and gives [`Sample`](sample::Sample)s by position; [`loader`] delivers them to a trainer in an order that is a pure
 //! function of (seed, epoch, position).
 

@@ -42,6 +42,7 @@ impl Order {
         self.len
     }
 
+    /// Whether there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

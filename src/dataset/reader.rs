@@ -104,10 +104,12 @@ impl Dataset {
         self.len
     }
 
+    /// Whether no frame is selected.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    /// What the whole dataset says about itself.
     pub fn meta(&self) -> &Metadata {
         &self.meta
     }
@@ -137,10 +139,12 @@ impl Dataset {
         &self.action
     }
 
+    /// Dimensions of the state; 0 without one.
     pub fn state_dim(&self) -> usize {
         self.state.as_ref().map_or(0, Feature::dimensions)
     }
 
+    /// Dimensions of an action.
     pub fn action_dim(&self) -> usize {
         self.action.dimensions()
     }

@@ -55,6 +55,7 @@ impl Table {
         self.schema().fields().iter().map(|field| field.name().as_str()).collect()
     }
 
+    /// Whether the table has that column.
     pub fn has(&self, column: &str) -> bool {
         self.schema().fields().iter().any(|field| field.name() == column)
     }

@@ -44,6 +44,7 @@ pub struct Step {
     pub is_pad: bool,
 }
 
+/// Why a window cannot be had from a dataset.
 #[derive(Debug, Error, PartialEq)]
 pub enum WindowError {
     #[error("delayed states cannot be taken from actions: the state has {state} dimensions, the action {action}")]

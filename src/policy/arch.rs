@@ -240,6 +240,7 @@ pub struct TinyDims {
     pub expert: GemmaDims,
 }
 
+/// Sizes of the vision tower, by the names of Hugging Face.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VisionDims {
     pub hidden_size: usize,
@@ -256,6 +257,7 @@ pub struct VisionDims {
     pub hidden_act: String,
 }
 
+/// Sizes of a Gemma, by the names of openpi.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GemmaDims {
     pub width: usize,
@@ -286,6 +288,7 @@ fn hidden_act() -> String {
 }
 
 impl TinyDims {
+    /// The sizes of `arch` in the form that is stored.
     pub fn of(arch: &Arch) -> TinyDims {
         let gemma = |g: &GemmaArch| GemmaDims {
             width: g.width,

@@ -79,6 +79,7 @@ impl Policy {
         Ok(Policy { arch: arch.clone(), network, device: device.clone(), parameters, trained })
     }
 
+    /// Its sizes.
     pub fn arch(&self) -> &Arch {
         &self.arch
     }

@@ -22,10 +22,15 @@ impl ParameterSpec {
 
 /// Paths of the parts, as they begin the canonical names.
 pub mod path {
+    /// SigLIP.
     pub const VISION: &str = "paligemma_with_expert.paligemma.model.vision_tower.vision_model";
+    /// From the vision tower's width to the language model's.
     pub const PROJECTOR: &str = "paligemma_with_expert.paligemma.model.multi_modal_projector.linear";
+    /// The language model.
     pub const VLM: &str = "paligemma_with_expert.paligemma.model.language_model";
+    /// The action expert.
     pub const EXPERT: &str = "paligemma_with_expert.gemma_expert.model";
+    /// The embedding of prompt tokens.
     pub const EMBED_TOKENS: &str = "paligemma_with_expert.paligemma.model.language_model.embed_tokens.weight";
     /// The language model's output head: tied to the embedding, stored by LeRobot, used by nothing here.
     pub const LM_HEAD: &str = "paligemma_with_expert.paligemma.lm_head.weight";

@@ -174,6 +174,7 @@ pub struct Tape<'s> {
 }
 
 impl<'s> Tape<'s> {
+    /// An empty tape.
     pub fn new(walk: Walk) -> Self {
         Self { walk, steps: Vec::new(), slots: 0 }
     }

@@ -10,6 +10,7 @@ pub struct Request {
     pub command: Command,
 }
 
+/// What can be asked of a running trainer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {

@@ -81,6 +81,7 @@ pub struct ValidationMetrics {
     pub seconds: f64,
 }
 
+/// How much a notice matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -89,6 +90,7 @@ pub enum Level {
     Error,
 }
 
+/// How a process left its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {

@@ -56,6 +56,7 @@ fn process_start(pid: u32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// Why a run directory cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     #[error("run directory {path} belongs to process {pid} on {host} (last sign of life {age:.0} s ago)")]

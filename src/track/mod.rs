@@ -13,11 +13,11 @@
 pub mod console;
 pub mod control;
 pub mod event;
+pub mod inbox;
 pub mod lease;
+pub mod reader;
 pub mod recorder;
 pub mod run_dir;
-pub mod inbox;
-pub mod reader;
 pub mod status;
 
 /// Seconds since the Unix epoch, now.

@@ -65,6 +65,7 @@ pub struct Problem {
     pub cause: Cause,
 }
 
+/// What is the matter with a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
     /// Nothing is at the path.

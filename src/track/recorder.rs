@@ -17,6 +17,7 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// Receives every event after it has been written: the progress bar, the line log, a test.
 pub trait Listener: Send {
+    /// Called once an event, with the status as it then stands.
     fn event(&mut self, event: &Event, status: &Status);
 }
 

@@ -12,7 +12,9 @@ use crate::files;
 
 /// The folders of a run.
 pub const CHECKPOINTS: &str = "checkpoints";
+/// The inbox.
 pub const CONTROL: &str = "control";
+/// Output of each process.
 pub const LOGS: &str = "logs";
 /// The file that marks a directory as a run of ours.
 pub const RUN_FILE: &str = "run.json";
@@ -42,6 +44,7 @@ pub enum Found {
     Run(Box<RunRecord>),
 }
 
+/// Why a run cannot live in a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
     #[error("run directory {path} is a file")]

@@ -25,6 +25,7 @@ pub struct Status {
     pub doing: Option<String>,
 }
 
+/// What a run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {

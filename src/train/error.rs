@@ -9,16 +9,17 @@ use super::clip::ClipError;
 use super::first_step::FirstStepError;
 use crate::adapter::error::AdapterError;
 use crate::dataset::error::DatasetError;
+use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::loader::LoaderError;
 use crate::dataset::window::WindowError;
 use crate::dataset::write::WriteError;
+use crate::error::{Explain, Kind};
 use crate::policy::arch::ArchError;
 use crate::policy::checkpoint::CheckpointError;
 use crate::policy::processor::ProcessorError;
-use crate::dataset::finding::{Finding, Severity};
-use crate::error::{Explain, Kind};
 use crate::track::run_dir::RunDirError;
 
+/// Why a run cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     #[error(transparent)]
@@ -30,7 +31,7 @@ pub enum TrainError {
     #[error(transparent)]
     Window(#[from] WindowError),
     #[error(transparent)]
-    Loader(#[from] LoaderError<ProcessorError>),
+    Loader(#[from] Box<LoaderError<ProcessorError>>),
     #[error(transparent)]
     Arch(#[from] ArchError),
     #[error(transparent)]
@@ -142,9 +143,9 @@ impl Explain for TrainError {
                 "add --accept-changes to continue with the new values, keep the old ones, or start a new run, e.g. run.dir={}-2",
                 path.display()
             )),
-            TrainError::NoTokenizer => Some(
-                "set model.tokenizer to a directory with the tokenizer.json of google/paligemma-3b-pt-224".into(),
-            ),
+            TrainError::NoTokenizer => {
+                Some("set model.tokenizer to a directory with the tokenizer.json of google/paligemma-3b-pt-224".into())
+            }
             TrainError::NothingToResume { .. } => {
                 Some("run.resume=auto starts from the beginning when there is no checkpoint".into())
             }

@@ -42,7 +42,8 @@ pub struct AdapterExport {
 impl Exporter {
     /// Writes the policy as it stands into `directory`.
     pub fn write(&self, policy: &Policy, directory: &Path) -> Result<(), TrainError> {
-        let tensors: Vec<(String, Tensor)> = policy.parameters().map(|(name, tensor)| (name.to_string(), tensor)).collect();
+        let tensors: Vec<(String, Tensor)> =
+            policy.parameters().map(|(name, tensor)| (name.to_string(), tensor)).collect();
         match &self.adapter {
             None => Ok(checkpoint::write(directory, &self.contents(), tensors)?),
             Some(export) => {
@@ -50,8 +51,11 @@ impl Exporter {
                 let merged = merge(&adapter, &export.base, tensors)?;
                 checkpoint::write(directory, &self.contents(), merged)?;
                 let place = directory.join(ADAPTERS);
-                std::fs::create_dir_all(&place)
-                    .map_err(|source| TrainError::Io { action: "create", path: place.clone(), source })?;
+                std::fs::create_dir_all(&place).map_err(|source| TrainError::Io {
+                    action: "create",
+                    path: place.clone(),
+                    source,
+                })?;
                 Ok(adapter.write(&place)?)
             }
         }
@@ -81,7 +85,11 @@ impl AdapterExport {
     }
 }
 
-fn merge(adapter: &Adapter, base: &BaseIdentity, tensors: Vec<(String, Tensor)>) -> Result<Vec<(String, Tensor)>, TrainError> {
+fn merge(
+    adapter: &Adapter,
+    base: &BaseIdentity,
+    tensors: Vec<(String, Tensor)>,
+) -> Result<Vec<(String, Tensor)>, TrainError> {
     let mut merge = Merge::onto(adapter, base, BasePolicy::Same)?;
     let merged = tensors
         .into_iter()

@@ -50,15 +50,16 @@ impl Feed {
                 augment(&mut sample, &augmentation, seed, [drawn.epoch, drawn.sample as u64]);
                 prepare.prepare(&sample)
             }),
-        )?;
+        )
+        .map_err(Box::new)?;
         // On a CPU shapes may change from batch to batch, so no token is computed that no sample has.
         let padding = if device.is_cpu() { TokenPadding::Longest } else { TokenPadding::Fixed };
         Ok(Feed { loader, processor, device, padding })
     }
 
     /// The next micro-batch.
-    pub fn next(&mut self) -> Result<Fed, TrainError> {
-        let loaded = self.loader.next_batch()?;
+    pub fn next_batch(&mut self) -> Result<Fed, TrainError> {
+        let loaded = self.loader.next_batch().map_err(Box::new)?;
         let (batch, targets) = self.processor.collate(&loaded.items, self.padding, &self.device)?;
         let indices = loaded.items.iter().map(|item| item.index).collect();
         Ok(Fed { batch, targets, indices })

@@ -33,6 +33,7 @@ impl Default for Meter {
 }
 
 impl Meter {
+    /// Counts one optimizer step.
     pub fn add(&mut self, cost: &StepCost) {
         let sum = &mut self.sum;
         sum.loss += cost.loss;

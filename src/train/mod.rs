@@ -1,6 +1,6 @@
 //! The trainer: what `vlash train` does once the configuration is known.
 //!
-//! [`run`] decides from the run directory whether to start or to continue ([`resume`]), checks and loads everything
+//! [`run()`] decides from the run directory whether to start or to continue ([`resume`]), checks and loads everything
 //! ([`prepare`]), and hands over to the loop ([`trainer`]). What leaves the process lies in `track` (events, status)
 //! and [`checkpoint`].
 

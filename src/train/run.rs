@@ -62,13 +62,22 @@ pub fn check(config: &TrainConfig, accept_changes: bool) -> Result<Session, Trai
 
 /// Trains, or continues to train, what `request` describes.
 pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
-    let stop = StopFlag::install()
-        .map_err(|source| TrainError::Io { action: "install signal handlers for", path: PathBuf::new(), source })?;
+    let stop = StopFlag::install().map_err(|source| TrainError::Io {
+        action: "install signal handlers for",
+        path: PathBuf::new(),
+        source,
+    })?;
     let config = request.config;
     let path = resume::directory(config);
     let decision = resume::decide(&path, config, request.accept_changes)?;
     if let Decision::Finished { last } = decision {
-        return Ok(Report { ending: Ending::AlreadyDone, run: path, checkpoint: Some(last), before: None, after: None });
+        return Ok(Report {
+            ending: Ending::AlreadyDone,
+            run: path,
+            checkpoint: Some(last),
+            before: None,
+            after: None,
+        });
     }
     let session = prepare::session(config)?;
     let record = record(&request)?;
@@ -79,8 +88,11 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
     let mut optimizer = optimizer(config, &session)?;
     let state = restore(&decision, config, &mut optimizer)?;
     let status = status(config, &state, &decision);
-    let mut recorder = Recorder::open(&path, status, request.listener)
-        .map_err(|source| TrainError::Io { action: "write events below", path: path.clone(), source })?;
+    let mut recorder = Recorder::open(&path, status, request.listener).map_err(|source| TrainError::Io {
+        action: "write events below",
+        path: path.clone(),
+        source,
+    })?;
     announce(&mut recorder, &request.notes, &session, &decision, &state, config);
     if !decision.changes().is_empty() {
         directory.rewrite(&record)?;
@@ -97,8 +109,11 @@ fn probe_disk(config: &TrainConfig, session: &Session, directory: &RunDir) -> Re
     // One more than are kept: the new one is written before the oldest goes.
     let copies = if config.checkpoint.keep_last == 0 { 2 } else { config.checkpoint.keep_last as u64 + 1 };
     let needed = session.model.checkpoint_bytes() * copies;
-    disk::probe(&directory.checkpoints(), needed)
-        .map_err(|source| TrainError::Disk { path: directory.checkpoints(), needed, source })
+    disk::probe(&directory.checkpoints(), needed).map_err(|source| TrainError::Disk {
+        path: directory.checkpoints(),
+        needed,
+        source,
+    })
 }
 
 /// An adapter is worth nothing without its base: a run that drew its base at random writes it beside its checkpoints.
@@ -316,7 +331,8 @@ fn train(
         run: directory.path().into(),
         checkpoint: trainer.last_saved,
         before: trainer.first_validation,
-        after: trainer.last_validation,
+        // One from before the last step says nothing about how the run ended.
+        after: trainer.last_validation.filter(|validation| validation.step == trainer.state.step),
     })
 }
 

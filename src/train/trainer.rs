@@ -42,7 +42,9 @@ pub enum Ending {
     /// All steps had been done by an earlier process; nothing was trained.
     AlreadyDone,
     /// On request or by a signal, with a checkpoint: resumable.
-    Stopped { reason: String },
+    Stopped {
+        reason: String,
+    },
 }
 
 /// Everything that a step needs.
@@ -121,7 +123,13 @@ impl Trainer<'_> {
             Ok(clip) => clip,
             Err(error) => {
                 let checkpoint = self.save_before_failing(recorder);
-                recorder.notice(Level::Error, format!("step {}: {error}; dataset frames {indices:?}; state saved: {checkpoint:?}", self.state.step + 1));
+                recorder.notice(
+                    Level::Error,
+                    format!(
+                        "step {}: {error}; dataset frames {indices:?}; state saved: {checkpoint:?}",
+                        self.state.step + 1
+                    ),
+                );
                 return Err(error.into());
             }
         };
@@ -134,13 +142,17 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    fn accumulate(&mut self, cost: &mut StepCost, indices: &mut Vec<usize>) -> Result<BTreeMap<String, Tensor>, TrainError> {
+    fn accumulate(
+        &mut self,
+        cost: &mut StepCost,
+        indices: &mut Vec<usize>,
+    ) -> Result<BTreeMap<String, Tensor>, TrainError> {
         let micro_steps = self.config.train.grad_accum;
         let scale = 1.0 / micro_steps as f64;
         let mut total: BTreeMap<String, Tensor> = BTreeMap::new();
         for micro in 0..micro_steps as u64 {
             let begun = Instant::now();
-            let fed = self.feed.next()?;
+            let fed = self.feed.next_batch()?;
             cost.data_s += begun.elapsed().as_secs_f64();
             let draw = self.draw(&fed, micro)?;
             let options = StepOptions {
@@ -163,7 +175,13 @@ impl Trainer<'_> {
 
     fn draw(&self, fed: &Fed, micro: u64) -> candle_core::Result<Draw> {
         let shape: [usize; 3] = fed.targets.actions.dims3()?.into();
-        flow::draw(self.config.run.seed, [self.state.step, micro], shape, &self.time_sampling, fed.targets.actions.device())
+        flow::draw(
+            self.config.run.seed,
+            [self.state.step, micro],
+            shape,
+            &self.time_sampling,
+            fed.targets.actions.device(),
+        )
     }
 
     fn dropout_key(&self, micro: u64) -> Option<u64> {
@@ -265,7 +283,10 @@ impl Trainer<'_> {
                 self.paused = false;
                 Ok("going on".into())
             }
-            Command::Checkpoint => self.save(recorder).map(|saved| saved.path.display().to_string()).ok_or("the checkpoint could not be written".into()),
+            Command::Checkpoint => self
+                .save(recorder)
+                .map(|saved| saved.path.display().to_string())
+                .ok_or("the checkpoint could not be written".into()),
             Command::Stop => {
                 self.stop_requested = true;
                 Ok("saving, then leaving".into())
@@ -337,7 +358,7 @@ impl Trainer<'_> {
     fn next_save(&self) -> u64 {
         let every = self.config.checkpoint.every as u64;
         let steps = self.config.train.steps as u64;
-        if every == 0 { steps } else { ((self.state.step / every + 1) * every).min(steps) }
+        self.state.step.checked_div(every).map_or(steps, |done| ((done + 1) * every).min(steps))
     }
 
     fn write(&self) -> Result<Saved, String> {
@@ -371,7 +392,10 @@ impl Trainer<'_> {
                 let source = std::io::Error::other("the last checkpoint could not be written before the stop");
                 return Err(TrainError::Io { action: "write a checkpoint below", path: self.run.into(), source });
             }
-            recorder.notice(Level::Error, format!("waiting for space below {}; next try in {} s", self.run.display(), FINAL_RETRY.as_secs()));
+            recorder.notice(
+                Level::Error,
+                format!("waiting for space below {}; next try in {} s", self.run.display(), FINAL_RETRY.as_secs()),
+            );
             std::thread::sleep(FINAL_RETRY);
         }
         Ok(())

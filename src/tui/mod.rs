@@ -1,7 +1,7 @@
 //! The terminal interface: a viewer and remote control of runs that live in their own processes.
 //!
-//! `State` is plain data. Keys become actions ([`keymap`]), actions change the state and leave effects ([`update`]), the
-//! view draws the state ([`view`]); the loop ([`app`]) owns the channel, the clock and the terminal. Nothing is known of
+//! `State` is plain data. Keys become actions (`keymap`), actions change the state and leave effects (`update`), the
+//! view draws the state (`view`); the loop (`app`) owns the channel, the clock and the terminal. Nothing is known of
 //! a run but what its directory says, so that leaving and coming back, from any host, loses nothing.
 
 use std::io::{self, IsTerminal};
@@ -68,6 +68,7 @@ pub enum Exit {
     TerminalLost,
 }
 
+/// Why the dashboard cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum TuiError {
     #[error("cannot watch a run: {0}")]

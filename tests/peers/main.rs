@@ -3,6 +3,8 @@
 //! Switched on by `VLASH_PEER_PYTHON`, the path of a Python (3.12 or later) that has lerobot 0.6.1 with its `dataset`
 //! extra, transformers 5.5.4 and peft 0.21.2; skipped otherwise.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

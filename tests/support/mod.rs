@@ -1,5 +1,6 @@
 //! Runs the real binary in a directory of its own.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fs;

@@ -10,7 +10,7 @@ use crate::policy::checkpoint::{CheckpointError, info};
 
 const EXAMPLES: &str = "\
 Examples:
-  vlash policy info outputs/tiny
+  vlash policy info outputs/tiny                                       the newest checkpoint of a run
   vlash policy info outputs/tiny/checkpoints/last/pretrained_model
   vlash policy info /models/pi05_base --json";
 

@@ -13,8 +13,8 @@ use crate::policy::verify::{Report, Row, Verdict};
 
 const EXAMPLES: &str = "\
 Examples:
-  vlash policy verify /models/pi05_tiny --reference case-a/{inputs,train_forward,gradients,inference}.safetensors
-  vlash policy verify outputs/tiny --reference case-a/*.safetensors --json";
+  vlash policy verify /models/pi05_tiny --reference case-a/inputs.safetensors case-a/*forward*
+  vlash policy verify outputs/tiny --reference inputs.safetensors inference.safetensors --json";
 
 /// Compare a checkpoint with reference tensors, name by name; exits 0 only when all agree and none is left over
 #[derive(clap::Args)]

@@ -50,7 +50,8 @@ pub(super) static KEYS: &[Key] = &[
         Is("\"bfloat16\""),
         "Type in which 4-bit weights are multiplied.",
     )
-    .yaml(&[same("lora.qlora_compute_dtype")]),
+    .yaml(&[same("lora.qlora_compute_dtype")])
+    .effect(super::Effect::Nothing("4-bit base weights come with a later version")),
     Key::ignored(&[same("lora.qlora_quant_type")], "it belongs to 4-bit base weights, which come with a later version"),
     Key::only(&[same("lora.backend")], &["peft"], "adapters follow PEFT's rules"),
     Key::only(&[same("peft.method_type")], &["lora"], "the only adapters are LoRA"),

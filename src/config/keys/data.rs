@@ -29,7 +29,9 @@ pub(super) static KEYS: &[Key] = &[
         "Episodes to use, in this order: a list, or ranges (\"0..16,18..49\" with both ends, \"0:17\" without its end); not set: all.",
     )
     .yaml(&[same("dataset.episodes")]),
-    Key::new("data.revision", Text, Absent, "Branch, tag or commit of the dataset.").yaml(&[same("dataset.revision")]),
+    Key::new("data.revision", Text, Absent, "Branch, tag or commit of the dataset.")
+        .yaml(&[same("dataset.revision")])
+        .effect(Nothing("datasets are read from local directories, which have no revisions")),
     Key::new("data.cameras", Texts, Absent, "Cameras to use, by feature name; not set: all that are not depth maps.")
         .yaml(&[same("dataset.cameras")])
         .also(&["camera_names", "image_keys"]),
@@ -45,7 +47,8 @@ pub(super) static KEYS: &[Key] = &[
         Is("1e-4"),
         "How far, in seconds, a time offset may be from a whole number of frames.",
     )
-    .yaml(&[same("tolerance_s")]),
+    .yaml(&[same("tolerance_s")])
+    .effect(Nothing("frames are found by their number in the episode, not by a time")),
     Key::new("data.frame_cache", Switch, Is("false"), "Decode every frame once into a cache on disk.")
         .yaml(&[same("dataset.frame_cache")]),
     Key::new(

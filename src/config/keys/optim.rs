@@ -53,8 +53,13 @@ pub(super) static KEYS: &[Key] = &[
         "Step at which the cosine ends, counted from 0 with the warm-up; a shorter run shrinks both in proportion.",
     )
     .yaml(&[without_preset("scheduler.num_decay_steps"), with_preset("policy.scheduler_decay_steps")]),
-    Key::new("schedule.peak_lr", Real(POSITIVE), Follows("optim.lr"), "Learning rate after the warm-up.")
-        .yaml(&[without_preset("scheduler.peak_lr")]),
+    Key::new(
+        "schedule.peak_lr",
+        Real(POSITIVE),
+        Follows("optim.lr"),
+        "What decay_lr is a share of; the rate after the warm-up is optim.lr.",
+    )
+    .yaml(&[without_preset("scheduler.peak_lr")]),
     Key::new("schedule.decay_lr", Real(NOT_NEGATIVE), Is("2.5e-6"), "Learning rate at the end of the cosine.")
         .yaml(&[without_preset("scheduler.decay_lr"), with_preset("policy.scheduler_decay_lr")])
         .also(&["min_lr", "end_lr", "final_lr"]),

@@ -1,6 +1,7 @@
 //! `run.*`, `runtime.*`; and, behind the recipe, `checkpoint.*`, `validation.*`, `log.*`, `hub.*`.
 
 use super::Default::{Absent, Follows, Is};
+use super::Effect::Nothing;
 use super::Kind::{Choice, Count, Episodes, Real, Switch, Text};
 use super::{BELOW_ONE, Key, same, switch};
 
@@ -75,7 +76,9 @@ pub(super) static OUTPUT: &[Key] = &[
     )
     .yaml(&[same("policy.push_to_hub")])
     .also(&["push_to_hub"]),
-    Key::new("hub.repo", Text, Absent, "owner/name to upload to.").yaml(&[same("policy.repo_id")]),
+    Key::new("hub.repo", Text, Absent, "owner/name to upload to.")
+        .yaml(&[same("policy.repo_id")])
+        .effect(Nothing("the upload comes with a later version")),
     Key::ignored(&[same("policy.private"), same("policy.tags"), same("policy.license")], UPLOAD),
     Key::ignored(
         &[

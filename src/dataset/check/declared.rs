@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::collector::{Collector, finding};
 use super::report::counted;
-use crate::dataset::cameras::{Camera, choose};
 use crate::config::ranges;
+use crate::dataset::cameras::{Camera, choose};
 use crate::dataset::finding::Severity;
 use crate::dataset::meta::{Episode, Feature, FeatureKind, Metadata};
 use crate::dataset::reader::{self, ACTION, STATE, Selection};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::collector::Collector;
 use super::report::counted;
-use crate::dataset::cameras::Camera;
 use crate::config::ranges;
+use crate::dataset::cameras::Camera;
 use crate::dataset::files::is_lfs_pointer;
 use crate::dataset::finding::Severity;
 use crate::dataset::meta::{Episode, Metadata};

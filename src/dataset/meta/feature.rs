@@ -98,6 +98,7 @@ impl Feature {
         self.names.as_ref().and_then(|names| names.get(i)).cloned().unwrap_or_else(|| format!("dim_{i}"))
     }
 
+    /// Whether it holds pictures, in files or in the rows.
     pub fn is_camera(&self) -> bool {
         matches!(self.kind, FeatureKind::Image | FeatureKind::Video)
     }

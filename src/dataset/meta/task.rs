@@ -25,14 +25,17 @@ impl Tasks {
         self.0.get(&index).map(String::as_str)
     }
 
+    /// Index and text, by index.
     pub fn iter(&self) -> impl Iterator<Item = (i64, &str)> {
         self.0.iter().map(|(&index, text)| (index, text.as_str()))
     }
 
+    /// Number of tasks.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Whether there is no task.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

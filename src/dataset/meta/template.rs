@@ -15,6 +15,7 @@ enum Part {
     VideoKey,
 }
 
+/// What a path template of `info.json` may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placeholder {
     EpisodeChunk,

@@ -25,7 +25,7 @@ fn every_episode_arrives_within_its_bounds() {
 
 #[test]
 fn the_state_follows_the_preceding_action() {
-    // What the delay augmentation replaces the future state by (dataset.md §8): off by well under 1 % of the range.
+    // What the delay augmentation replaces the future state by: off by well under 1 % of the range.
     for reach in reaches() {
         for pair in reach.steps.windows(2) {
             assert!(distance(pair[0].command, pair[1].hand) < 0.002);

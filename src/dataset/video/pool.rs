@@ -54,6 +54,7 @@ impl fmt::Debug for VideoPool {
 }
 
 impl VideoPool {
+    /// A pool without open decoders.
     pub fn new(options: PoolOptions) -> VideoPool {
         VideoPool {
             indexes: Mutex::new(Bounded::new(INDEX_BYTES)),

@@ -111,6 +111,7 @@ pub struct FeatureSpec {
     pub names: Option<Vec<String>>,
 }
 
+/// What a feature holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureKind {
     Numeric(NumericType),
@@ -118,6 +119,7 @@ pub enum FeatureKind {
     Image,
 }
 
+/// Types of numbers in LeRobot datasets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NumericType {
     Float32,

@@ -134,6 +134,7 @@ impl Weights {
         Ok(Weights { store, origins, fresh, account })
     }
 
+    /// What became of each tensor.
     pub fn account(&self) -> &Account {
         &self.account
     }

@@ -7,6 +7,7 @@ use crate::error::{Explain, Kind};
 use crate::policy::arch::ArchError;
 use crate::policy::processor::ProcessorError;
 
+/// Why a checkpoint cannot be read, used or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     #[error("cannot read {}", path.display())]

@@ -2,7 +2,7 @@
 //! form, and `vlash_forge.json` with what LeRobot has no field for.
 //!
 //! [`Checkpoint::open`] reads everything but the weights' data and reports contradictions; [`Checkpoint::weights`]
-//! accounts for every tensor and gives a [`crate::policy::weights::WeightSource`]; [`write`] writes what LeRobot
+//! accounts for every tensor and gives a [`crate::policy::weights::WeightSource`]; [`write()`] writes what LeRobot
 //! loads.
 
 use std::path::{Path, PathBuf};

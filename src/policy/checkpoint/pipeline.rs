@@ -16,7 +16,9 @@ use crate::config::train::PolicyKind;
 use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::stats::Statistics;
 
+/// From observations to what the network takes.
 pub const PREPROCESSOR: &str = "policy_preprocessor.json";
+/// From the network's actions to the robot's units.
 pub const POSTPROCESSOR: &str = "policy_postprocessor.json";
 
 /// The tokenizer that LeRobot asks the Hub for. Ours lies beside the checkpoint.

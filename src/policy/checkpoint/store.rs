@@ -15,7 +15,9 @@ use serde::Deserialize;
 
 use super::error::CheckpointError;
 
+/// Weights in one file.
 pub const SINGLE_FILE: &str = "model.safetensors";
+/// Which of several files holds which tensor.
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
 
 /// One mapped file.

@@ -85,7 +85,7 @@ mod tests {
     use rstest::rstest;
     use std::f64::consts::FRAC_1_SQRT_2;
 
-    /// The table of model.md §5.
+    /// The formula's values at width 1024, angles in f64 as the references compute them.
     #[rstest]
     #[case(1.0, [0.0, -0.7832190, -0.2528857, -0.7999136, 1.0, 1.0, 0.9674962, 0.0])]
     #[case(0.5, [0.0, 0.9004849, -0.1274830, -0.4471492, FRAC_1_SQRT_2, 1.0, 0.9918408, FRAC_1_SQRT_2])]

@@ -72,6 +72,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// From the real prefix tokens of each sample, `real[B][P]`.
     pub fn new(arch: &Arch, real: &[Vec<bool>], device: &Device) -> Result<Self> {
         let (batch, prefix, suffix) = (real.len(), real.first().map_or(0, Vec::len), arch.chunk_size);
         let prefix_positions: Vec<i64> = real.iter().flat_map(|row| positions(row)).collect();

@@ -1,4 +1,4 @@
-//! The training loss in its four definitions (model.md §6), with its gradient by hand.
+//! The training loss in its four definitions, with its gradient by hand.
 
 use crate::config::train::LossParity;
 

@@ -1,4 +1,4 @@
-//! The π₀.₅ network: SigLIP, the language model over the prefix, the action expert over the suffix (model.md §1–§5).
+//! The π₀.₅ network: SigLIP, the language model over the prefix, the action expert over the suffix.
 
 pub mod flow;
 pub mod geometry;
@@ -59,6 +59,7 @@ pub struct SuffixInputs<'a> {
 }
 
 impl Network {
+    /// Builds every segment from what `builder` gives.
     pub fn build(arch: &Arch, builder: &mut Builder) -> Result<Self> {
         check(arch)?;
         Ok(Self {

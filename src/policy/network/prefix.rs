@@ -35,7 +35,7 @@ impl PrefixEmbedding {
         Ok(Self { tokens, width, dtype, trained })
     }
 
-    /// Prompt tokens times √width; image tokens enter unscaled (model.md §2).
+    /// Prompt tokens times √width; image tokens enter unscaled.
     pub fn language(&self, tokens: &Tensor, pass: &Pass) -> Result<Tensor> {
         embedding(&self.tokens.tensor(pass, self.dtype)?, tokens, (self.width as f64).sqrt())
     }

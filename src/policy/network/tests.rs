@@ -7,11 +7,11 @@ use rstest::rstest;
 
 use super::fixture::{CAMERAS, case, difference, inputs, load, pixels, policy, tiny, weights};
 use super::init::RandomInit;
+use crate::adapter::plan::FirstGradient;
 use crate::adapter::plan::{Everything, Frozen, LoraSpec, TrainPlan};
 use crate::config::train::LossParity;
 use crate::policy::batch::{Batch, Draw, Targets};
 use crate::policy::verify::{Verdict, verify};
-use crate::adapter::plan::FirstGradient;
 use crate::policy::{Policy, StepOptions};
 
 const OPTIONS: StepOptions =

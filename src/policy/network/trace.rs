@@ -15,14 +15,17 @@ impl Trace {
         Self(None)
     }
 
+    /// Records everything.
     pub fn on() -> Self {
         Self(Some(BTreeMap::new()))
     }
 
+    /// Whether anything is recorded.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
+    /// Records a tensor, if anything is recorded.
     pub fn record(&mut self, name: impl Display, tensor: &Tensor) {
         if let Some(tensors) = &mut self.0 {
             tensors.insert(name.to_string(), tensor.detach());
@@ -39,6 +42,7 @@ impl Trace {
         Ok(())
     }
 
+    /// What was recorded, by name.
     pub fn into_tensors(self) -> BTreeMap<String, Tensor> {
         self.0.unwrap_or_default()
     }

@@ -59,6 +59,7 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
+    /// `dtype` is that of frozen weights.
     pub fn new(source: &'a dyn WeightSource, plan: &'a dyn TrainPlan, device: &Device, dtype: DType) -> Self {
         Self { source, plan, device: device.clone(), dtype, parameters: Vec::new(), trained: Vec::new() }
     }

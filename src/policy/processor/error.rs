@@ -3,6 +3,7 @@
 use super::cameras;
 use crate::error::{Explain, Kind};
 
+/// Why a sample or an action cannot be processed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessorError {
     #[error("cannot read the tokenizer {path}: {problem}")]

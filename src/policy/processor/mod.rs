@@ -38,8 +38,9 @@ use image::Resizer;
 use normalise::Normaliser;
 use prompt::{Prompt, PromptForm};
 
-/// Feature names that every LeRobot dataset uses.
+/// The feature of states in every LeRobot dataset.
 pub const STATE: &str = "observation.state";
+/// The feature of actions in every LeRobot dataset.
 pub const ACTION: &str = "action";
 
 /// Positions of Gemma.
@@ -169,10 +170,12 @@ impl Processor {
         })
     }
 
+    /// What it was built for.
     pub fn spec(&self) -> &ProcessorSpec {
         &self.spec
     }
 
+    /// The tokenizer of prompts.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }

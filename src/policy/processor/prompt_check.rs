@@ -7,12 +7,16 @@ use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::meta::Tasks;
 
 /// Tokenises the prompt of every task with `state` (raw units; the one with the longest text is the largest) and
-/// reports those that exceed the limit; none when all fit.
+/// reports those that exceed the limit, or one that says nothing; none when all fit.
 pub fn check(processor: &Processor, tasks: &Tasks, state: &[f32]) -> Result<Option<Finding>, ProcessorError> {
-    let lengths = tasks
-        .iter()
-        .map(|(index, task)| Ok((index, processor.prompt_length(task, state)?)))
-        .collect::<Result<Vec<_>, ProcessorError>>()?;
+    let mut lengths = Vec::new();
+    for (index, task) in tasks.iter() {
+        match processor.prompt_length(task, state) {
+            Ok(length) => lengths.push((index, length)),
+            Err(ProcessorError::EmptyTask { .. }) => return Ok(Some(empty(index, task))),
+            Err(error) => return Err(error),
+        }
+    }
     Ok(over(&lengths, processor.spec().long_prompts))
 }
 
@@ -69,4 +73,15 @@ fn over(lengths: &[(i64, PromptLength)], long: LongPrompts) -> Option<Finding> {
             "shorten it in meta/tasks, set model.tokenizer_max_length={tokens} (the base was trained with {limit}), or data.long_prompts=cut_task"
         )),
     })
+}
+
+fn empty(index: i64, task: &str) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "empty-task",
+        message: format!("task_index {index} has the text {task:?}: nothing tells the policy what to do"),
+        fix: Some(format!(
+            "write a text for task_index {index} into meta/tasks, or leave its episodes out with data.episodes"
+        )),
+    }
 }

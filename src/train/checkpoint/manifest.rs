@@ -12,6 +12,7 @@ use crate::files;
 /// The file that makes a checkpoint complete.
 pub const FILE: &str = "manifest.json";
 
+/// `manifest.json`: what a complete checkpoint consists of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of this file's form.
@@ -21,6 +22,7 @@ pub struct Manifest {
     pub files: Vec<Entry>,
 }
 
+/// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Relative to the checkpoint, with `/`.

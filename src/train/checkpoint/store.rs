@@ -28,6 +28,7 @@ pub struct Store {
 }
 
 impl Store {
+    /// The folder need not exist yet.
     pub fn new(directory: PathBuf) -> Store {
         Store { directory }
     }
@@ -143,7 +144,7 @@ fn superfluous(steps: &[u64], config: &CheckpointConfig) -> Vec<usize> {
     }
     let keep_every = config.keep_every as u64;
     (0..steps.len().saturating_sub(config.keep_last.max(1)))
-        .filter(|&i| keep_every == 0 || steps[i] % keep_every != 0)
+        .filter(|&i| keep_every == 0 || !steps[i].is_multiple_of(keep_every))
         .collect()
 }
 

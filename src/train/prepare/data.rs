@@ -36,9 +36,9 @@ pub struct Data {
 pub fn open(config: &TrainConfig) -> Result<Data, TrainError> {
     let mut findings = Vec::new();
     let root = root(config, &mut findings)?;
-    open_at(&root, config, &mut findings).map_err(|error| with_all_findings(&root, config, error)).map(
-        |(train, held_out, statistics, window)| Data { root, train, held_out, statistics, window, findings },
-    )
+    open_at(&root, config, &mut findings)
+        .map_err(|error| with_all_findings(&root, config, error))
+        .map(|(train, held_out, statistics, window)| Data { root, train, held_out, statistics, window, findings })
 }
 
 fn root(config: &TrainConfig, findings: &mut Vec<Finding>) -> Result<PathBuf, TrainError> {
@@ -60,15 +60,17 @@ fn open_at(root: &Path, config: &TrainConfig, findings: &mut Vec<Finding>) -> Re
     let split = split(&selected, &config.validation, config.run.seed).map_err(TrainError::Split)?;
     let open = |episodes: &[usize]| Dataset::open_with(root, selection(config, episodes), pool_options(config));
     let train = Arc::new(open(&split.train)?);
-    let held_out =
-        if split.validation.is_empty() { None } else { Some(Arc::new(open(&split.validation)?)) };
+    let held_out = if split.validation.is_empty() { None } else { Some(Arc::new(open(&split.validation)?)) };
     findings.extend(train.findings().iter().cloned());
     for dataset in [Some(&train), held_out.as_ref()].into_iter().flatten() {
         let short = dataset.check_videos()?;
         findings.extend(short.iter().map(|short| Finding {
             severity: Severity::Note,
             code: "frame-repeated",
-            message: format!("episode {}, {}: the video lacks its last frame; the one before is shown twice", short.episode, short.camera),
+            message: format!(
+                "episode {}, {}: the video lacks its last frame; the one before is shown twice",
+                short.episode, short.camera
+            ),
             fix: None,
         }));
     }
@@ -88,10 +90,7 @@ fn selection(config: &TrainConfig, episodes: &[usize]) -> Selection {
 }
 
 fn pool_options(config: &TrainConfig) -> PoolOptions {
-    PoolOptions {
-        disk_cache: config.data.frame_cache.then(|| cache_dir().join("frames")),
-        ..PoolOptions::default()
-    }
+    PoolOptions { disk_cache: config.data.frame_cache.then(|| cache_dir().join("frames")), ..PoolOptions::default() }
 }
 
 /// The window, once it is known that delayed states can be had in the configured way.

@@ -11,7 +11,7 @@ use super::identity;
 use crate::adapter::base::BaseIdentity;
 use crate::adapter::config::PeftConfig;
 use crate::adapter::select::{Plan, plan_for};
-use crate::config::train::{Dtype, LongPrompts, TrainConfig};
+use crate::config::train::{Dtype, TrainConfig};
 use crate::dataset::Dataset;
 use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::stats::Statistics;
@@ -49,7 +49,8 @@ pub struct Model {
 impl Model {
     /// About how large a checkpoint becomes.
     pub fn checkpoint_bytes(&self) -> u64 {
-        let stored: u64 = self.policy.parameters().map(|(_, t)| (t.elem_count() * t.dtype().size_in_bytes()) as u64).sum();
+        let stored: u64 =
+            self.policy.parameters().map(|(_, t)| (t.elem_count() * t.dtype().size_in_bytes()) as u64).sum();
         // Masters and two moments, all f32; the files beside them are small.
         stored + 12 * self.trained + (1 << 20)
     }
@@ -61,11 +62,12 @@ pub fn build(config: &TrainConfig, data: &Data) -> Result<Model, TrainError> {
     let mut findings = base.iter().flat_map(|base| base.findings.iter().cloned()).collect::<Vec<_>>();
     refuse(&findings)?;
     let arch = arch(config, base.as_ref())?;
-    let (statistics, widened) = prepare_statistics(&data.statistics, &config.normalization, &dimension_names(&data.train))?;
+    let (statistics, widened) =
+        prepare_statistics(&data.statistics, &config.normalization, &dimension_names(&data.train))?;
     findings.extend(widened);
     findings.extend(check_modes(&config.normalization, !config.model.state_cond));
     let processor = processor(config, base.as_ref(), &arch, data, &statistics, &mut findings)?;
-    findings.extend(prompts(config, &processor, data, &statistics)?);
+    findings.extend(prompts(&processor, data, &statistics)?);
     let policy_config = PolicyConfig::for_training(
         base.as_ref().map(|base| &base.config),
         &config.model,
@@ -83,7 +85,10 @@ pub fn build(config: &TrainConfig, data: &Data) -> Result<Model, TrainError> {
             let account = weights.account().to_string();
             (Box::new(weights), account)
         }
-        None => (Box::new(fresh), "random: model.base is not set, so nothing is fine-tuned; the policy learns from zero".into()),
+        None => (
+            Box::new(fresh),
+            "random: model.base is not set, so nothing is fine-tuned; the policy learns from zero".into(),
+        ),
     };
     let names: Vec<String> = parameters(&arch).into_iter().map(|parameter| parameter.name).collect();
     let modules = linears(&arch);
@@ -150,7 +155,8 @@ fn processor(
 ) -> Result<Arc<Processor>, TrainError> {
     let offered: Vec<String> = data.train.cameras().iter().map(|camera| camera.name.clone()).collect();
     // A base that names its cameras was trained on them in that order; one that names none takes the dataset's.
-    let slots = base.map(|base| base.config.cameras()).filter(|slots| !slots.is_empty()).unwrap_or_else(|| offered.clone());
+    let slots =
+        base.map(|base| base.config.cameras()).filter(|slots| !slots.is_empty()).unwrap_or_else(|| offered.clone());
     findings.extend(match_cameras(&slots, &offered, config.model.empty_cameras)?.findings);
     let (resize, pad) = base.map_or_else(Default::default, |base| {
         let forge = &base.config.vlash_forge;
@@ -211,13 +217,12 @@ fn tokenizer(
 }
 
 /// FF-06: prompts that do not fit, with the longest state that the statistics allow.
-fn prompts(config: &TrainConfig, processor: &Processor, data: &Data, statistics: &Statistics) -> Result<Option<Finding>, TrainError> {
-    let longest: Vec<f32> = statistics.get(STATE).map(|s| s.max.iter().map(|&x| x as f32).collect()).unwrap_or_default();
+fn prompts(processor: &Processor, data: &Data, statistics: &Statistics) -> Result<Option<Finding>, TrainError> {
+    let longest: Vec<f32> =
+        statistics.get(STATE).map(|s| s.max.iter().map(|&x| x as f32).collect()).unwrap_or_default();
     let finding = prompt_check::check(processor, &data.train.meta().tasks, &longest)?;
     match finding {
-        Some(finding) if config.data.long_prompts == LongPrompts::Refuse && finding.severity == Severity::Error => {
-            Err(TrainError::Findings(vec![finding]))
-        }
+        Some(finding) if finding.severity == Severity::Error => Err(TrainError::Findings(vec![finding])),
         other => Ok(other),
     }
 }
