@@ -250,11 +250,7 @@ fn check(bench: &Bench, dataset: &str, arguments: &[&str]) -> (i32, HashMap<Stri
 fn check_compares_cameras_and_prompts_with_a_policy() {
     let bench = Bench::new();
     let policy = checkpoint(&bench, "pi05-tiny/model.safetensors", |config| {
-<<<<<<< HEAD
         config.insert("tokenizer_max_length".into(), 40.into());
-=======
-        config.insert("tokenizer_max_length".into(), 45.into());
->>>>>>> policycli
     });
     let tokenizer = fixture("preprocessing/tokenizer").display().to_string();
     // The policy sees top, wrist and side; the dataset has front and side.
@@ -263,20 +259,12 @@ fn check_compares_cameras_and_prompts_with_a_policy() {
     let fix = found["policy-cameras"]["fix"].as_str().unwrap();
     assert!(fix.contains(r#"data.rename = { "observation.images.front" = "observation.images.top" }"#), "{fix}");
     assert!(fix.contains("model.empty_cameras = 1"), "{fix}");
-<<<<<<< HEAD
     assert!(found["long-prompt"]["message"].as_str().unwrap().contains("exceed 40 tokens"), "{found:?}");
-=======
-    assert!(found["long-prompt"]["message"].as_str().unwrap().contains("exceed 45 tokens"), "{found:?}");
->>>>>>> policycli
 
     // What was proposed, and a policy of longer prompts.
     let config = Path::new(&policy).join("config.json");
     let text =
-<<<<<<< HEAD
         fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":40", "\"tokenizer_max_length\":200");
-=======
-        fs::read_to_string(&config).unwrap().replace("\"tokenizer_max_length\":45", "\"tokenizer_max_length\":200");
->>>>>>> policycli
     fs::write(&config, text).unwrap();
     let rename = "observation.images.front=observation.images.top";
     let arguments = ["--policy", &policy, "--tokenizer", &tokenizer, "--empty-cameras", "1", "--rename", rename];
