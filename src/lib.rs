@@ -1,4 +1,4 @@
-//! Fine-tuning and deployment of vision-language-action policies (π₀.₅, π₀) on LeRobot datasets.
+//! Fine-tuning of vision-language-action policies (π₀.₅) on LeRobot datasets.
 //!
 //! The rooms, and which may use which, are drawn in `ARCHITECTURE.md`. The binary `vlash` is a thin
 //! shell around [`cli`]; everything it does is reachable from here.
