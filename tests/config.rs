@@ -147,7 +147,7 @@ fn spellings_of_yaml_1_1_are_understood() {
     let path = dir.path().join("spellings.yaml");
     let text = "\u{feff}policy:\n  type: PI05\n  freeze_vision_encoder: yes\n  train_expert_only: off\n\
                 dataset:\n  repo_id: a/b\n  episodes: '0:3,7'\nlora: {enable: On}\nresume: true\n\
-                batch_size: '8'\nsteps: 1e3\noptimizer: {lr: 5e-5}\njob_name: no\n";
+                batch_size: '8'\nsteps: 1e3\nuse_policy_training_preset: no\noptimizer: {lr: 5e-5}\njob_name: no\n";
     std::fs::write(&path, text).unwrap();
     let config = load(&path, &[]).unwrap().value;
     assert_eq!(config.model.freeze, [Freeze::Vision]);

@@ -46,7 +46,7 @@ pub(super) static KEYS: &[Key] = &[
     .also(&["use_qlora", "load_in_4bit"]),
     Key::ignored(
         &[same("lora.qlora_quant_type"), same("lora.qlora_compute_dtype")],
-        "it belongs to 4-bit base weights, which come with a later version",
+        "4-bit base weights come with a later version",
     ),
     Key::only(&[same("lora.backend")], &["peft"], "adapters follow PEFT's rules"),
     Key::only(&[same("peft.method_type")], &["lora"], "the only adapters are LoRA"),
