@@ -7,12 +7,15 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 pub mod adapter;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod dataset;
+pub mod device;
 pub mod error;
 pub mod files;
 pub mod ops;
+pub mod plan;
 pub mod policy;
 pub mod random;
 pub mod track;

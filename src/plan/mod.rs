@@ -1,0 +1,1 @@
+//! Memory and time of a run, computed before anything starts.
