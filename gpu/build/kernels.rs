@@ -11,14 +11,15 @@ const SOURCES: &str = "src/ops/cuda";
 /// Compute capabilities that get machine code: A100; RTX 30, A10, A40; Orin; RTX 40, L4, L40; H100, H200.
 const CAPABILITIES: [(u32, u32); 5] = [(8, 0), (8, 6), (8, 7), (8, 9), (9, 0)];
 
-/// Compiles what is there into `out`, and writes `kernels.rs`: the fat binaries and what they are for.
+/// Compiles what is there into `out`, and writes `kernels.rs` (the fat binaries) and `served.rs` (what they serve).
 pub fn write(out: &Path) -> Result<(), Box<dyn Error>> {
     for variable in ["NVCC", "CUDA_HOME", "VLASH_NVCC"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
+    let nvcc = nvcc()?;
     let sources = sources()?;
     if !sources.is_empty() {
-        compile(&sources, out, &nvcc()?)?;
+        compile(&sources, out, &nvcc)?;
     }
     let mut entries = String::new();
     for source in &sources {
@@ -26,17 +27,38 @@ pub fn write(out: &Path) -> Result<(), Box<dyn Error>> {
         entries +=
             &format!("    ({stem:?}, &Aligned(*include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{stem}.fatbin\"))).0),\n");
     }
-    let text = format!(
-        "/// The loader reads fat binaries in words of 8 bytes; `include_bytes` alone promises an alignment of 1.\n\
+    let aligned = "/// The driver reads fat binaries in words; `include_bytes` alone promises an alignment of 1.\n\
          #[repr(C, align(16))]\n\
-         struct Aligned<B: ?Sized>(B);\n\n\
-         /// The fat binaries by the name of their source file: machine code of every entry of [`CAPABILITIES`], and PTX\n\
-         /// of the lowest for cards that are newer than all of them.\n\
-         pub static KERNELS: &[(&str, &[u8])] = &[\n{entries}];\n\n\
-         /// Compute capabilities with machine code in [`KERNELS`].\n\
-         pub const CAPABILITIES: &[(u32, u32)] = &{CAPABILITIES:?};\n"
+         struct Aligned<B: ?Sized>(B);\n\n";
+    let kernels = format!(
+        "{}/// The fat binaries by the name of their source file: machine code of every capability served, and PTX of the\n\
+         /// lowest for newer cards.\n\
+         pub static KERNELS: &[(&str, &[u8])] = &[\n{entries}];\n",
+        if sources.is_empty() { "" } else { aligned }
     );
-    Ok(fs::write(out.join("kernels.rs"), text)?)
+    fs::write(out.join("kernels.rs"), kernels)?;
+    let served = format!(
+        "/// Compute capabilities with machine code in this build.\n\
+         pub const CAPABILITIES: &[(u32, u32)] = &{CAPABILITIES:?};\n\
+         /// CUDA version of the compiler, major and minor: a driver reads the PTX of its own version and of older ones.\n\
+         pub const TOOLKIT: (u32, u32) = {:?};\n",
+        version(&nvcc)?
+    );
+    Ok(fs::write(out.join("served.rs"), served)?)
+}
+
+/// From `Cuda compilation tools, release 12.4, V12.4.131`.
+fn version(nvcc: &Path) -> Result<(u32, u32), String> {
+    let output =
+        Command::new(nvcc).arg("--version").output().map_err(|error| format!("{}: {error}", nvcc.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let release = text.split("release ").nth(1).and_then(|rest| rest.split(',').next());
+    let (major, minor) = release.and_then(|release| release.split_once('.')).unzip();
+    let number = |digits: Option<&str>| digits.and_then(|digits| digits.trim().parse().ok());
+    match (number(major), number(minor)) {
+        (Some(major), Some(minor)) => Ok((major, minor)),
+        _ => Err(format!("{} --version does not name its release: {text}", nvcc.display())),
+    }
 }
 
 /// The CUDA sources in order of their names; an absent folder holds none.

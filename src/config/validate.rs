@@ -1,6 +1,6 @@
 //! What a resolved configuration must fulfil as a whole. Pure; what needs files or tensors is checked elsewhere.
 
-use super::train::{DeviceKind, NormMode, OptimPreset, PolicyKind, Preset, ScheduleKind, TrainConfig};
+use super::train::{NormMode, OptimPreset, PolicyKind, Preset, ScheduleKind, TrainConfig};
 
 /// Something wrong, with the keys that it is about, the first of which is where it is shown.
 pub(crate) struct Finding {
@@ -137,11 +137,6 @@ fn not_built(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) 
         config.train.delay.shared,
         "train.delay.shared",
         "training all delays over one prefix comes with the GPU version; set it to false: delays are then drawn per sample",
-    );
-    later(
-        config.runtime.device == DeviceKind::Cuda,
-        "runtime.device",
-        "this build computes on the CPU only; set it to cpu or auto",
     );
     later(
         config.hub.push,
