@@ -1,11 +1,9 @@
 //! The project's own kernels: every `src/ops/cuda/*.cu`, compiled to one fat binary each and carried in the program.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
-use std::{env, fs, thread};
+use std::{env, fs};
 
 const SOURCES: &str = "src/ops/cuda";
 /// Compute capabilities that get machine code: A100; RTX 30, A10, A40; Orin; RTX 40, L4, L40; H100, H200.
@@ -18,11 +16,9 @@ pub fn write(out: &Path) -> Result<(), Box<dyn Error>> {
     }
     let nvcc = nvcc()?;
     let sources = sources()?;
-    if !sources.is_empty() {
-        compile(&sources, out, &nvcc)?;
-    }
     let mut entries = String::new();
     for source in &sources {
+        compile(source, out, &nvcc)?;
         let stem = stem(source)?;
         entries +=
             &format!("    ({stem:?}, &Aligned(*include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{stem}.fatbin\"))).0),\n");
@@ -83,33 +79,13 @@ fn stem(source: &Path) -> Result<&str, String> {
     source.file_stem().and_then(|stem| stem.to_str()).ok_or_else(|| format!("{}: not a file name", source.display()))
 }
 
-/// As many compilers at a time as cargo grants jobs.
-fn compile(sources: &[PathBuf], out: &Path, nvcc: &Path) -> Result<(), Box<dyn Error>> {
-    let jobs = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1).clamp(1, sources.len());
-    let waiting = Mutex::new(sources.iter().collect::<VecDeque<_>>());
-    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let failed: Vec<String> = thread::scope(|scope| {
-        let worker = || {
-            let mut failed = Vec::new();
-            while let Some(source) = next() {
-                failed.extend(compile_one(source, out, nvcc).err());
-            }
-            failed
-        };
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(worker)).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap_or_else(|_| vec!["a compiler thread died".into()]))
-            .collect()
-    });
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
-}
-
-/// IEEE arithmetic: no fast math, so that a kernel computes what its CPU counterpart does.
-fn compile_one(source: &Path, out: &Path, nvcc: &Path) -> Result<(), String> {
+/// IEEE arithmetic: no fast math, so that a kernel computes what its CPU counterpart does. The compiler works on as many
+/// capabilities at a time as cargo grants jobs.
+fn compile(source: &Path, out: &Path, nvcc: &Path) -> Result<(), String> {
     let target = out.join(format!("{}.fatbin", stem(source)?));
     let mut command = Command::new(nvcc);
-    command.args(["-fatbin", "-O3", "-std=c++17"]);
+    let jobs = env::var("NUM_JOBS").unwrap_or_else(|_| "1".into());
+    command.args(["-fatbin", "-O3", "-std=c++17", "--threads", &jobs]);
     for (index, (major, minor)) in CAPABILITIES.iter().enumerate() {
         let number = format!("{major}{minor}");
         let code = if index == 0 { format!("[sm_{number},compute_{number}]") } else { format!("sm_{number}") };
