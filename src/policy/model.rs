@@ -84,6 +84,11 @@ impl Policy {
         &self.arch
     }
 
+    /// Where it computes; batches must lie there.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// What trains, sorted by name: base parameters and adapter factors (`<module>.lora_A.weight`, `.lora_B.weight`).
     pub fn trained(&self) -> &[Trained] {
         &self.trained
@@ -160,12 +165,7 @@ impl Policy {
     }
 
     /// The training forward with every boundary tensor under its name in the reference files. Nothing is trimmed.
-    pub(super) fn trace_training(
-        &self,
-        batch: &Batch,
-        targets: &Targets,
-        draw: &Draw,
-    ) -> Result<BTreeMap<String, Tensor>> {
+    pub fn trace_training(&self, batch: &Batch, targets: &Targets, draw: &Draw) -> Result<BTreeMap<String, Tensor>> {
         let (mut tape, mut trace) = (Tape::new(Walk::EVALUATE), Trace::on());
         self.training_forward(&mut tape, batch, targets, draw, &mut trace)?;
         Ok(trace.into_tensors())
