@@ -30,3 +30,5 @@ pub use subject::{PlanError, Subject};
 
 #[cfg(test)]
 mod tests;
+
+pub mod cost;

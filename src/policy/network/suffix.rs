@@ -143,16 +143,10 @@ impl Segment for SuffixLayer {
         let k = Tensor::cat(&[prefix_k, &rope(&self.key.forward(&h, pass)?, &rotation)?], 1)?;
         let v = Tensor::cat(&[prefix_v, &self.value.forward(&h, pass)?], 1)?;
         let h = self.output.forward(&attention(&q, &k, &v, Some(mask), self.heads)?, pass)?;
-        let x = residual(x, &h, &modulation)?;
+        let x = gated_residual(x, &h, &modulation)?;
         let (h, modulation) = self.post_norm.forward(&x, condition, pass)?;
-        Ok(vec![residual(&x, &self.mlp.forward(&h, pass)?, &modulation)?])
+        Ok(vec![gated_residual(&x, &self.mlp.forward(&h, pass)?, &modulation)?])
     }
-}
-
-/// The gated sum in f32, in the dtype of `x` again.
-fn residual(x: &Tensor, branch: &Tensor, modulation: &Tensor) -> Result<Tensor> {
-    let (wide, branch) = (x.to_dtype(DType::F32)?, branch.to_dtype(DType::F32)?);
-    gated_residual(&wide, &branch, modulation)?.to_dtype(x.dtype())
 }
 
 /// Inputs: hidden `[B, H, C]`, condition `[B, C]`. Output: velocity f32 `[B, H, A]`.
