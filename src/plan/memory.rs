@@ -3,11 +3,13 @@
 use serde::Serialize;
 
 use super::calibration::CALIBRATION;
+use super::cost;
 use super::graph::Kernel;
 use super::network::{F32, Sizes};
 use super::subject::{PlanError, Subject, Target};
 use super::walk::walk;
 use super::weights::count;
+use crate::config::train::Dtype;
 
 /// Bytes at the highest point of a step. The lines add up to [`Memory::total`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -70,6 +72,8 @@ pub struct Estimate {
     /// Parameters of the network and its adapters.
     pub parameters: u64,
     pub trained: u64,
+    /// The least that a micro-step can cost.
+    pub(super) floor: cost::Training,
     /// Of a micro-step, forward and backward.
     pub(super) kernels: Vec<Kernel>,
     /// Tensors that train.
@@ -90,6 +94,7 @@ pub fn estimate(subject: &Subject, target: Target) -> Result<Estimate, PlanError
         prompt: config.model.tokenizer_max_length,
         branches: subject.branches(),
         each: subject.each(target),
+        gpu: target == Target::Gpu,
     };
     let counts = count(&subject.arch, &plan, sizes.each);
     let walked = walk(sizes, config.train.activation_checkpointing);
@@ -117,8 +122,13 @@ pub fn estimate(subject: &Subject, target: Target) -> Result<Estimate, PlanError
         allocator: (moving as f64 * pool) as u64,
         runtime,
     };
+    let shape =
+        cost::Shape { batch: sizes.batch, cameras: sizes.cameras, prompt: sizes.prompt, suffixes: sizes.branches };
+    let recompute = config.train.activation_checkpointing;
+    let dtype = if sizes.each == F32 { Dtype::Float32 } else { Dtype::Bfloat16 };
     Ok(Estimate {
         memory,
+        floor: cost::training(&subject.arch, &shape, &plan, recompute, dtype),
         parameters: counts.network + counts.factors,
         trained: counts.trained,
         kernels: walked.kernels,

@@ -4,6 +4,7 @@
 //! * [`network`]: the segments of the network as sizes, over [`graph`], which behaves as candle's autograd does;
 //! * [`walk`]: the forward and backward pass over them, as `policy/segment.rs` walks them: what is kept, what is alive;
 //! * [`memory`] and [`time`]: the sums, by line; [`calibration`] holds every measured constant;
+//! * [`cost`]: the floor below which no step can be;
 //! * [`cards`]: what is on the market; [`fit`]: what fits which of them;
 //! * [`ladder`]: what to give up, in which order, when it does not;
 //! * [`report`]: all of it for a person or a program.
@@ -13,6 +14,7 @@
 
 pub mod calibration;
 pub mod cards;
+pub mod cost;
 pub mod fit;
 mod graph;
 pub mod ladder;
@@ -30,5 +32,3 @@ pub use subject::{PlanError, Subject};
 
 #[cfg(test)]
 mod tests;
-
-pub mod cost;

@@ -25,6 +25,8 @@ pub(super) struct Sizes<'a> {
     pub branches: usize,
     /// Bytes of a number in the dtype that computes.
     pub each: u64,
+    /// The kernels of GPUs: attention with many key/value heads moves them outside first.
+    pub gpu: bool,
 }
 
 impl Sizes<'_> {
@@ -143,9 +145,20 @@ impl Scope<'_, '_> {
     }
 
     /// `[B, S, …]` over `[B, K, …]`.
-    fn attention(&mut self, [q, k, v]: [Id; 3], [batch, queries, keys]: [usize; 3], heads: usize, dim: usize) -> Id {
+    fn attention(&mut self, qkv: [Id; 3], [batch, queries, keys]: [usize; 3], heads: [usize; 2], dim: usize) -> Id {
+        let [heads, key_value] = heads;
         let scores = (batch * heads * queries * keys) as u64;
-        self.like(q, &[k, v], Op::attention(scores, self.sizes.each, dim as u64))
+        let op = Op::attention(scores, self.sizes.each, dim as u64);
+        let moves = self.sizes.gpu && key_value > 1;
+        let [q, k, v] = if moves { qkv.map(|tensor| self.moved(tensor)) } else { qkv };
+        let out = self.like(q, &[k, v], op);
+        if moves { self.moved(out) } else { out }
+    }
+
+    /// A copy with the axes in another order.
+    fn moved(&mut self, tensor: Id) -> Id {
+        let view = self.like(tensor, &[], Op::VIEW);
+        self.like(view, &[], Op::CANDLE)
     }
 
     fn patches(&mut self, pixels: Id) -> Id {
@@ -175,7 +188,7 @@ impl Scope<'_, '_> {
             s.linear(&format!("{layer}.self_attn.{name}"), x, [width, width], true, each)
         };
         let qkv = ["q_proj", "k_proj", "v_proj"].map(|name| square(self, name, h));
-        let a = self.attention(qkv, [images, tokens, tokens], vision.heads, width / vision.heads);
+        let a = self.attention(qkv, [images, tokens, tokens], [vision.heads; 2], width / vision.heads);
         let a = square(self, "out_proj", a);
         let x = self.add(x, a);
         let h = self.layer_norm(&format!("{layer}.layer_norm2"), x);
@@ -232,7 +245,7 @@ impl Scope<'_, '_> {
         }
         let q = project(self, "q_proj", h, [width, queries]);
         let q = self.like(q, &angles, Op::OWN);
-        let a = self.attention([q, k, v], [self.sizes.batch, prefix, prefix], arch.heads, arch.head_dim);
+        let a = self.attention([q, k, v], [self.sizes.batch, prefix, prefix], [arch.heads, arch.kv_heads], arch.head_dim);
         let a = project(self, "o_proj", a, [queries, width]);
         let x = self.add(x, a);
         let h = self.norm(&format!("{layer}.post_attention_layernorm"), x, width, &["weight"]);
@@ -282,18 +295,34 @@ impl Scope<'_, '_> {
         let k = self.like(k, &angles, Op::OWN);
         let v = project(self, "v_proj", h, [width, keys]);
         let joined = sizes.compute(&[batch, all, keys]);
-        let spread = sizes.compute(&[batch, sizes.prefix(), keys]);
         let [k, v] = [(cache[0], k), (cache[1], v)].map(|(prefix, own)| {
-            // Every branch reads the same prefix.
-            let prefix = if sizes.branches > 1 { self.graph.apply(&[prefix], spread, Op::VIEW) } else { prefix };
+            let prefix = self.repeated(prefix);
             self.graph.apply(&[prefix, own], joined, Op::CANDLE)
         });
-        let a = self.attention([q, k, v], [batch, chunk, all], arch.heads, arch.head_dim);
+        let a = self.attention([q, k, v], [batch, chunk, all], [arch.heads, arch.kv_heads], arch.head_dim);
         let a = project(self, "o_proj", a, [queries, width]);
         let x = self.like(x, &[a, modulation], Op::OWN);
         let (h, modulation) = self.ada_rms(&format!("{layer}.post_attention_layernorm"), x, condition);
         let h = self.mlp(&format!("{layer}.mlp"), arch, h);
         self.like(x, &[h, modulation], Op::OWN)
+    }
+
+    /// The keys or values of the prefix for each of its branches; their gradients are summed in f32.
+    fn repeated(&mut self, prefix: Id) -> Id {
+        let sizes = self.sizes;
+        if sizes.branches == 1 {
+            return prefix;
+        }
+        let wide = self.graph.cast(prefix, F32);
+        let row = self.like(wide, &[], Op::VIEW);
+        let Size { elements, .. } = self.graph.size(row);
+        let all = Size { elements: elements * sizes.branches as u64, each: F32 };
+        let expanded = self.graph.apply(&[row], all, Op::VIEW);
+        if sizes.each == F32 {
+            return self.like(expanded, &[], Op::CANDLE);
+        }
+        let narrow = self.graph.cast(expanded, sizes.each);
+        self.like(narrow, &[], Op::VIEW)
     }
 
     fn suffix_head(&mut self, x: Id, condition: Id) -> Id {

@@ -207,11 +207,11 @@ fn describe(subject: &Subject, target: Target) -> String {
 fn time_text(time: &Time) -> String {
     let between = |range: Range, show: fn(f64) -> String| format!("{} to {}", show(range.best), show(range.worst));
     format!(
-        "time: a step {}, all steps {}; {} samples/s (roofline of a step: {})\n",
+        "time: a step {}, all steps {}; {} samples/s (no step can be below {})\n",
         between(time.step_s, duration),
         between(time.total_s, duration),
         between(Range { best: time.samples_per_s.worst, worst: time.samples_per_s.best }, |rate| format!("{rate:.1}")),
-        duration(time.roofline_s),
+        duration(time.floor_s),
     )
 }
 

@@ -23,7 +23,7 @@ use crate::policy::{Policy, RandomInit, flow};
 
 /// A configuration of the repository with settings on top; the network's preset full or tiny.
 fn config(file: &str, preset: Preset, settings: &[&str]) -> TrainConfig {
-    let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+    let settings: Vec<String> = ["runtime.device=auto"].iter().chain(settings).map(ToString::to_string).collect();
     let environment = |name: &str| Some(format!("/nowhere/{name}"));
     config::load_with(&Source::File(file.into()), Some(preset), &settings, &environment).unwrap().value
 }
@@ -94,7 +94,7 @@ fn the_planner_keeps_what_the_network_keeps(
         other => panic!("no configuration {other}"),
     };
     let [batch, cameras, prompt] = shape;
-    let sizes = Sizes { arch: &arch, plan: &plan, batch, cameras, prompt, branches: 1, each: 4 };
+    let sizes = Sizes { arch: &arch, plan: &plan, batch, cameras, prompt, branches: 1, each: 4, gpu: false };
     assert_eq!(walk(sizes, recompute).tape_bytes, kept(&arch, &plan, shape, recompute)? as u64);
     Ok(())
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::calibration::CALIBRATION;
 use super::cards::Card;
+use super::cost::Peak;
 use super::graph::Kernel;
 use super::memory::Estimate;
 use super::subject::{Subject, Target};
@@ -31,8 +32,8 @@ pub struct Time {
     pub samples_per_s: Range,
     /// Floating-point operations of an optimizer step.
     pub flops: u64,
-    /// If the card reached its peak and its bandwidth everywhere and nothing cost a launch, seconds a step.
-    pub roofline_s: f64,
+    /// Seconds that no implementation could go below ([`super::cost`]).
+    pub floor_s: f64,
 }
 
 /// What a device does in a second.
@@ -62,7 +63,7 @@ impl Speed {
         Speed { flops, bytes, shares: [[0.5, 1.0]; 2], launch_s: [0.0; 2] }
     }
 
-    /// Where a kernel's products and traffic do not hide behind each other's start, the longest of the three counts.
+    /// The longest of products, traffic and start: within one kernel they hide behind each other.
     fn kernel(&self, kernel: &Kernel, case: usize) -> f64 {
         let [products, traffic] = self.shares;
         let flops = kernel.flops as f64 / (self.flops * products[case]);
@@ -70,8 +71,8 @@ impl Speed {
         flops.max(bytes).max(self.launch_s[case])
     }
 
-    fn roofline(&self, kernel: &Kernel) -> f64 {
-        (kernel.flops as f64 / self.flops).max(kernel.bytes as f64 / self.bytes)
+    fn peak(&self) -> Peak {
+        Peak { flops_per_s: self.flops, bytes_per_s: self.bytes }
     }
 }
 
@@ -86,13 +87,14 @@ pub fn time(subject: &Subject, estimate: &Estimate, speed: &Speed) -> Time {
     };
     let step_s = Range { best: step(1), worst: step(0) };
     let (samples, steps) = (subject.samples() as f64, subject.config.train.steps as f64);
-    let micro_roofline: f64 = estimate.kernels.iter().map(|kernel| speed.roofline(kernel)).sum();
+    let (floor, peak) = (&estimate.floor, speed.peak());
+    let update_floor = floor.clip.seconds(&peak) + floor.optimizer.seconds(&peak);
     Time {
         step_s,
         total_s: Range { best: step_s.best * steps, worst: step_s.worst * steps },
         samples_per_s: Range { best: samples / step_s.best, worst: samples / step_s.worst },
         flops: estimate.kernels.iter().map(|kernel| kernel.flops).sum::<u64>() * subject.config.train.grad_accum as u64,
-        roofline_s: micro_steps * micro_roofline + speed.roofline(&update),
+        floor_s: micro_steps * (floor.seconds(&peak) - update_floor) + update_floor,
     }
 }
 
