@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::error::Failure;
 
+mod bench;
 mod data;
 mod output;
 mod policy;
@@ -21,6 +22,7 @@ Examples:
   vlash train configs/train/pi05_lora.toml data.repo=/data/pick model.base=/models/pi05_base
   vlash watch outputs/pi05_lora        attach to a run, from any terminal
   vlash policy info outputs/pi05_lora/checkpoints/last/pretrained_model
+  vlash bench infer                    how fast is this machine, and how far from what it could be?
   vlash help data check                the help of a subcommand
 
 Exit codes: 0 done; 64 bad input or configuration; 69 environment (disk, permission);
@@ -42,6 +44,8 @@ enum Command {
     Data(data::Command),
     #[command(subcommand)]
     Policy(policy::Command),
+    #[command(subcommand)]
+    Bench(bench::Command),
 }
 
 /// Parses the arguments, runs the subcommand, prints a failure once, and returns the exit code.
@@ -58,6 +62,7 @@ pub fn main() -> ExitCode {
         Command::Watch(args) => watch::run(args),
         Command::Data(command) => data::run(command),
         Command::Policy(command) => policy::run(command),
+        Command::Bench(command) => bench::run(command),
     };
     match result {
         Ok(code) => code,
