@@ -6,7 +6,7 @@ use rand::Rng;
 use super::error::BenchError;
 use crate::plan::cost::Shape;
 use crate::policy::arch::Arch;
-use crate::policy::batch::{Batch, Targets};
+use crate::policy::batch::{Batch, Branches, Targets};
 use crate::random::{fill, stream};
 
 /// Real action dimensions of the synthetic robot.
@@ -44,6 +44,7 @@ pub fn targets(arch: &Arch, shape: &Shape, seed: u64) -> Result<Targets, BenchEr
         actions: uniform(seed, "bench/actions", &chunk, DType::F32, host)?,
         is_pad: Tensor::zeros((rows, arch.chunk_size), DType::F32, host)?,
         action_dim: ACTION_DIM.min(arch.max_action_dim),
+        branches: Branches::new(shape.suffixes, &vec![true; rows])?,
     })
 }
 

@@ -18,7 +18,7 @@ use crate::policy::processor::Processor;
 use crate::train::feed::Feed;
 use crate::train::memory::peak_resident_bytes;
 use crate::train::prepare::data::{self, Data};
-use crate::train::prepare::model;
+use crate::train::prepare::{self, model};
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ fn times(
         workers,
         prefetch: 2 * workers.max(1),
         window: data.window,
-        max_delay: config.train.delay.max,
+        delays: prepare::delays(config),
         start: order.cursor(0),
         notice: Arc::new(|text| eprintln!("{text}")),
     };

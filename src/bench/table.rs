@@ -26,8 +26,8 @@ pub struct Work {
     pub name: &'static str,
     pub title: &'static str,
     pub arguments: &'static [&'static str],
-    /// The measured part that the table shows.
-    pub part: &'static str,
+    /// The measured parts that the table shows, a row each.
+    pub parts: &'static [&'static str],
 }
 
 /// The works of the table, in the order of measuring.
@@ -36,50 +36,56 @@ pub const WORKS: &[Work] = &[
         name: "infer-2",
         title: "inference, batch 1, 10 steps, 200 prompt tokens, 2 cameras",
         arguments: &["infer", "--cameras", "2"],
-        part: "call",
+        parts: &["call"],
     },
-    Work { name: "infer-3", title: "the same, 3 cameras", arguments: &["infer", "--cameras", "3"], part: "call" },
+    Work { name: "infer-3", title: "the same, 3 cameras", arguments: &["infer", "--cameras", "3"], parts: &["call"] },
     Work {
         name: "lora-1",
         title: "LoRA r 16 with the predecessors' extra modules, 2 cameras, batch 1",
         arguments: &["train", "--lora-extras", "--batch", "1"],
-        part: "step",
+        parts: &["step"],
     },
     Work {
         name: "lora-16",
         title: "the same, batch 16",
         arguments: &["train", "--lora-extras", "--batch", "16"],
-        part: "step",
+        parts: &["step"],
     },
     Work {
         name: "lora-16-recompute",
         title: "the same, batch 16, recomputation",
         arguments: &["train", "--lora-extras", "--batch", "16", "--recompute"],
-        part: "step",
+        parts: &["step"],
     },
     Work {
         name: "lora-floor",
         title: "LoRA r 16 alone, 3 cameras, batch 1, recomputation",
         arguments: &["train", "--lora", "16", "--cameras", "3", "--batch", "1", "--recompute"],
-        part: "step",
+        parts: &["step"],
     },
     Work {
         name: "lora-floor-extras",
         title: "LoRA r 16 with extra modules, 3 cameras, batch 1, recomputation",
         arguments: &["train", "--lora-extras", "--cameras", "3", "--batch", "1", "--recompute"],
-        part: "step",
+        parts: &["step"],
+    },
+    Work {
+        name: "shared-4x9",
+        title: "shared observation, LoRA r 16 with extra modules, 2 cameras, 4 frames × 9 delays",
+        arguments: &["train", "--lora-extras", "--batch", "4", "--shared", "8"],
+        parts: &["shared: step", "drawn: step"],
     },
     Work {
         name: "full-8-recompute",
         title: "full fine-tuning, 2 cameras, batch 8, recomputation",
         arguments: &["train", "--full", "--batch", "8", "--recompute"],
-        part: "step",
+        parts: &["step"],
     },
     Work {
         name: "full-8",
         title: "full fine-tuning, 2 cameras, batch 8",
         arguments: &["train", "--full", "--batch", "8"],
-        part: "step",
+        parts: &["step"],
     },
 ];
 
@@ -234,15 +240,19 @@ fn write(table: &Table, out: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The measured part that stands for a work.
-fn part<'r>(work: &Work, report: &'r Report) -> Option<&'r Measure> {
-    report.measures.iter().find(|measure| measure.name == work.part)
+fn part<'r>(report: &'r Report, name: &str) -> Option<&'r Measure> {
+    report.measures.iter().find(|measure| measure.name == name)
 }
 
 fn brief(work: &Work, outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Measured(report) => part(work, report)
-            .map_or("measured".into(), |part| format!("{} ms", render::number(part.seconds.p50 * 1e3))),
+        Outcome::Measured(report) => {
+            let times = work.parts.iter().filter_map(|name| part(report, name));
+            times
+                .map(|part| format!("{} {} ms", part.name, render::number(part.seconds.p50 * 1e3)))
+                .collect::<Vec<_>>()
+                .join(", ")
+        }
         Outcome::Failed(why) => format!("failed: {why}"),
         Outcome::Skipped => "skipped: the budget is spent".into(),
     }
@@ -267,22 +277,27 @@ pub fn markdown(table: &Table) -> String {
     text
 }
 
+/// The rows of one work.
 fn cells(row: &Row) -> String {
-    let work = WORKS.iter().find(|work| work.name == row.name);
+    let Some(work) = WORKS.iter().find(|work| work.name == row.name) else { return String::new() };
     let Outcome::Measured(report) = &row.outcome else {
-        let says = work.map_or(String::new(), |work| brief(work, &row.outcome)).replace('|', "/");
+        let says = brief(work, &row.outcome).replace('|', "/");
         return format!("| {} | {says} | | | | | | {:.0} |\n", row.title, row.took_s);
     };
-    let Some(part) = work.and_then(|work| self::part(work, report)) else {
-        return format!("| {} | its report lacks the part | | | | | | {:.0} |\n", row.title, row.took_s);
-    };
+    work.parts.iter().filter_map(|name| part(report, name)).map(|part| measured(row, report, part)).collect()
+}
+
+fn measured(row: &Row, report: &Report, part: &Measure) -> String {
     let milli = |seconds: f64| render::number(seconds * 1e3);
     let floor = part.floor_s.filter(|floor| *floor > 0.0);
-    let samples = ["samples_per_s", "chunks_per_s"].iter().find_map(|name| report.rates.get(*name));
+    // "shared: step" has its rate under "shared: samples_per_s".
+    let which = part.name.rsplit_once(": ").map_or(String::new(), |(which, _)| format!("{which}: "));
+    let samples = ["samples_per_s", "chunks_per_s"].iter().find_map(|name| report.rates.get(&format!("{which}{name}")));
     let peak = report.memory.device_peak.unwrap_or(report.memory.host_peak);
     format!(
-        "| {} | {} | {} | {} | {} | {} | {:.2} GiB | {:.0} |\n",
+        "| {}{} | {} | {} | {} | {} | {} | {:.2} GiB | {:.0} |\n",
         row.title,
+        if which.is_empty() { String::new() } else { format!(" ({})", which.trim_end_matches(": ")) },
         milli(part.seconds.p50),
         milli(part.seconds.p99),
         floor.map_or("–".into(), milli),

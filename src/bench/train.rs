@@ -73,7 +73,8 @@ impl Recipe {
 /// Sizes of the network.
 #[derive(Debug, Clone)]
 pub enum Sizes {
-    /// A preset's, conditioned on the state where the recipe trains that branch; none: `full` on a GPU, else `tiny`.
+    /// A preset's, conditioned on the state where the recipe trains that branch or delays are shared; none: `full` on a
+    /// GPU, else `tiny`.
     Preset(Option<Preset>),
     Of(Box<Arch>),
 }
@@ -93,6 +94,9 @@ pub struct Settings {
     /// Prompt tokens.
     pub prompt: usize,
     pub recompute: bool,
+    /// Train the delays 0 … D of a frame over one prefix (VLASH's shared observation), and in a second measurement a
+    /// drawn one of each of as many frames. None: the second alone.
+    pub shared: Option<usize>,
     /// Micro-steps of a step.
     pub accum: usize,
     /// Steps that count, and steps before them.
@@ -112,6 +116,7 @@ impl Settings {
             parity: config.loss.parity,
             batch: config.train.batch_size,
             recompute: config.train.activation_checkpointing,
+            shared: config.train.delay.shared.then_some(config.train.delay.max),
             accum: config.train.grad_accum,
             seed: config.run.seed,
             ..otherwise
@@ -129,9 +134,14 @@ pub fn run(settings: &Settings) -> Result<Report, BenchError> {
     place.device.synchronize()?;
     let loaded = place.used();
     let mut bench = Bench { settings, place: &place, policy: &policy, optimizer, notes: place.notes() };
-    let shape = Shape { batch: settings.batch, cameras: settings.cameras, prompt: settings.prompt, suffixes: 1 };
+    let one = Shape { batch: settings.batch, cameras: settings.cameras, prompt: settings.prompt, suffixes: 1 };
     let (mut measures, mut rates) = (Vec::new(), BTreeMap::new());
-    bench.measure("", &shape, &plan, &mut measures, &mut rates)?;
+    if let Some(delays) = settings.shared {
+        let all = Shape { suffixes: delays + 1, ..one };
+        bench.measure("shared: ", &all, &plan, &mut measures, &mut rates)?;
+    }
+    let name = if settings.shared.is_some() { "drawn: " } else { "" };
+    bench.measure(name, &one, &plan, &mut measures, &mut rates)?;
     let elements: usize = policy.trained().iter().map(|trained| trained.var.elem_count()).sum();
     rates.insert("trained_parameters".into(), elements as f64);
     let notes = std::mem::take(&mut bench.notes);
@@ -153,7 +163,7 @@ fn arch(settings: &Settings, place: &Place) -> Arch {
     match &settings.sizes {
         Sizes::Of(arch) => (**arch).clone(),
         Sizes::Preset(preset) => Arch {
-            state_cond: adapter.enabled && adapter.also_train.iter().any(|name| name.starts_with("state_")),
+            state_cond: settings.shared.is_some() || adapter.also_train.iter().any(|name| name.starts_with("state_")),
             ..sizes(place.preset(*preset))
         },
     }
@@ -305,6 +315,7 @@ fn described(settings: &Settings, place: &Place, arch: &Arch) -> BTreeMap<String
         ("prompt", json!(settings.prompt)),
         ("chunk", json!(arch.chunk_size)),
         ("recompute", json!(settings.recompute)),
+        ("shared", json!(settings.shared)),
         ("accum", json!(settings.accum)),
         ("steps", json!(settings.steps)),
         ("warmup", json!(settings.warmup)),

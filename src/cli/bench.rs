@@ -27,6 +27,7 @@ Examples:
   vlash bench train --lora 16 --batch 8               adapters on every linear, nothing else
   vlash bench train --lora-extras --batch 16 --recompute
   vlash bench train --full --batch 8 --steps 10
+  vlash bench train --lora-extras --batch 4 --shared 8    nine delays of a frame over one prefix
   vlash bench train run.toml data.repo=/data/pick     sizes, recipe and batch of a configuration; no data is read";
 
 const LOAD: &str = "\
@@ -139,6 +140,9 @@ pub struct Train {
     /// Keep only the inputs of each segment and compute again in the backward pass
     #[arg(long)]
     recompute: bool,
+    /// Train the delays 0 … D of a frame over one prefix, and beside it a drawn one of as many frames
+    #[arg(long, value_name = "D", value_parser = count())]
+    shared: Option<u64>,
     /// Micro-steps of a step [default: 1, or the configuration's]
     #[arg(long, value_name = "N", value_parser = count())]
     accum: Option<u64>,
@@ -280,6 +284,7 @@ impl Train {
             cameras: self.cameras as usize,
             prompt: self.prompt as usize,
             recompute: false,
+            shared: None,
             accum: 1,
             steps: self.steps as usize,
             warmup: self.warmup as usize,
@@ -298,6 +303,7 @@ impl Train {
         settings.batch = self.batch.map_or(settings.batch, |batch| batch as usize);
         settings.accum = self.accum.map_or(settings.accum, |accum| accum as usize);
         settings.recompute |= self.recompute;
+        settings.shared = self.shared.map_or(settings.shared, |delays| Some(delays as usize));
         Ok(settings)
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod shared_observation;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +11,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use vlash_forge::adapter::plan::TrainPlan;
 use vlash_forge::policy::Policy;
 use vlash_forge::policy::arch::Arch;
-use vlash_forge::policy::batch::{Batch, Targets};
+use vlash_forge::policy::batch::{Batch, Branches, Targets};
 use vlash_forge::policy::parameters::parameters;
 use vlash_forge::policy::processor::image::{ImageSpec, Pad, Resize, Resizer};
 
@@ -86,6 +88,7 @@ pub fn batch(inputs: &BTreeMap<String, Tensor>, prefix: &str) -> Result<(Batch, 
         actions: actions.pad_with_zeros(2, 0, arch.max_action_dim - action_dim)?,
         is_pad: Tensor::zeros((samples, chunk), DType::F32, &Device::Cpu)?,
         action_dim,
+        branches: Branches::ONE,
     };
     Ok((batch, targets))
 }
