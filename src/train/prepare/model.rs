@@ -113,6 +113,13 @@ pub fn build(config: &TrainConfig, data: &Data, opened: Opened) -> Result<Model,
     Ok(Model { policy, processor, exporter, device, account, parameters, trained, findings, random_base })
 }
 
+/// The processor that [`build`] would give the policy of `config`; no weights are read.
+pub fn processor_for(config: &TrainConfig, data: &Data) -> Result<Arc<Processor>, TrainError> {
+    let base = config.model.base.as_deref().map(Checkpoint::open).transpose()?;
+    let (statistics, _) = prepare_statistics(&data.statistics, &config.normalization, &dimension_names(&data.train))?;
+    processor(config, base.as_ref(), &arch(config, base.as_ref())?, data, &statistics, &mut Vec::new())
+}
+
 fn refuse(findings: &[Finding]) -> Result<(), TrainError> {
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(TrainError::Findings(findings.to_vec()));
