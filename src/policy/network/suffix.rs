@@ -148,9 +148,9 @@ impl Segment for SuffixLayer {
         let k = Tensor::cat(&[&repeated(prefix_k, rows)?, &rope(&self.key.forward(&h, pass)?, &rotation)?], 1)?;
         let v = Tensor::cat(&[&repeated(prefix_v, rows)?, &self.value.forward(&h, pass)?], 1)?;
         let h = self.output.forward(&attention(&q, &k, &v, Some(mask), self.heads)?, pass)?;
-        let x = residual(x, &h, &modulation)?;
+        let x = gated_residual(x, &h, &modulation)?;
         let (h, modulation) = self.post_norm.forward(&x, condition, pass)?;
-        Ok(vec![residual(&x, &self.mlp.forward(&h, pass)?, &modulation)?])
+        Ok(vec![gated_residual(&x, &self.mlp.forward(&h, pass)?, &modulation)?])
     }
 }
 
@@ -169,12 +169,6 @@ fn repeated(prefix: &Tensor, rows: usize) -> Result<Tensor> {
     let wide = prefix.to_dtype(DType::F32)?.unsqueeze(1)?;
     let expanded = wide.broadcast_as((batch, rows / batch, length, width))?.to_dtype(prefix.dtype())?;
     expanded.reshape((rows, length, width))
-}
-
-/// The gated sum in f32, in the dtype of `x` again.
-fn residual(x: &Tensor, branch: &Tensor, modulation: &Tensor) -> Result<Tensor> {
-    let (wide, branch) = (x.to_dtype(DType::F32)?, branch.to_dtype(DType::F32)?);
-    gated_residual(&wide, &branch, modulation)?.to_dtype(x.dtype())
 }
 
 /// Inputs: hidden `[R, H, C]`, condition `[R, C]`. Output: velocity f32 `[R, H, A]`.
