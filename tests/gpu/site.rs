@@ -27,7 +27,7 @@ impl Site {
     }
 
     fn gpu() -> Result<Site, String> {
-        let opened = device::open(DeviceKind::Cuda).map_err(|error| {
+        let opened = device::open(DeviceKind::Cuda(0)).map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             format!("{error}{hint}")
         })?;
