@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use vlash_forge::adapter::plan::{LoraSpec, TrainPlan};
 use vlash_forge::config::train::{LossParity, PolicyKind};
 use vlash_forge::policy::arch::{Arch, GemmaArch, VisionArch};
-use vlash_forge::policy::batch::{Batch, Draw, Targets};
+use vlash_forge::policy::batch::{Batch, Branches, Draw, Targets};
 use vlash_forge::policy::{Policy, RandomInit, StepOptions, flow};
 
 pub const BATCH: usize = 16;
@@ -73,6 +73,7 @@ fn inputs(device: &Device) -> Result<(Batch, Targets)> {
         actions: Tensor::rand(-1f32, 1f32, (BATCH, 10, 32), device)?,
         is_pad: Tensor::zeros((BATCH, 10), DType::F32, device)?,
         action_dim: 7,
+        branches: Branches::ONE,
     };
     Ok((batch, targets))
 }

@@ -233,7 +233,7 @@ pub enum DeviceKind {
 pub struct StepConfig {
     /// Optimizer steps.
     pub steps: usize,
-    /// Samples per micro-step and GPU.
+    /// Samples per micro-step and GPU: frames, whatever the number of delays that are trained of each.
     pub batch_size: usize,
     /// Micro-steps per optimizer step.
     pub grad_accum: usize,
@@ -248,7 +248,7 @@ pub struct StepConfig {
 pub struct DelayConfig {
     /// Largest offset D in frames; 0 switches the augmentation off.
     pub max: usize,
-    /// Train all offsets of a frame over one prefix.
+    /// Train all offsets 0 … `max` of a frame over one prefix (VLASH's shared observation), instead of a drawn one.
     pub shared: bool,
     /// Use the recorded state of the delayed frame instead of the preceding action.
     pub ground_truth: bool,

@@ -4,6 +4,8 @@
 //! Whoever asks for a GPU gets one or an error that names what was missing where; only `auto` may choose the CPU, and
 //! says why.
 
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod memory;
 
 use candle_core::Device;

@@ -1,7 +1,11 @@
 //! RMS normalisation whose scale and shift come from a condition (π₀.₅'s action expert).
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp2, D, Layout, Result, Shape, Tensor, bail};
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::math;
 use super::rms_norm::reciprocal;
 use super::values;
@@ -9,7 +13,7 @@ use super::values;
 /// `x̂·(1 + scale) + shift` with `x̂ = x·rsqrt(mean(x²) + eps)` over the last axis of `x` `[…, C]`.
 ///
 /// `modulation` `[…, 3C]` holds scale, shift and gate (in this order; the gate is for [`super::gated_residual`]).
-/// Its rows spread evenly over the rows of `x`: `[B, 3C]` serves all tokens of a sample, `[B, T, 3C]` each token.
+/// f32 inside, the type of `x` outside; the modulation is f32. Its rows spread evenly over the rows of `x`: `[B, 3C]` serves all tokens of a sample, `[B, T, 3C]` each token.
 pub fn ada_rms(x: &Tensor, modulation: &Tensor, eps: f64) -> Result<Tensor> {
     rows_each(x, modulation)?;
     x.contiguous()?.apply_op2(&modulation.contiguous()?, AdaRms { eps: eps as f32 })
@@ -56,6 +60,11 @@ impl CustomOp2 for AdaRms {
         values::output(y, xl.shape())
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, x: &CudaStorage, xl: &Layout, m: &CudaStorage, ml: &Layout) -> Result<(CudaStorage, Shape)> {
+        cuda::norms::ada_rms((x, xl), (m, ml), self.eps)
+    }
+
     fn bwd(
         &self,
         x: &Tensor,
@@ -65,6 +74,10 @@ impl CustomOp2 for AdaRms {
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let g = g.contiguous()?;
         let each = rows_each(x, modulation)?;
+        #[cfg(feature = "cuda")]
+        if x.device().is_cuda() {
+            return cuda::norms::ada_rms_backward(x, modulation, &g, each, self.eps);
+        }
         let width = x.dim(D::Minus1)?;
         let (xs, ms, gs) =
             (values::read(x, "ada_rms")?, values::read(modulation, "ada_rms")?, values::read(&g, "ada_rms")?);

@@ -30,20 +30,28 @@ pub struct Heads {
 /// When a gradient is wanted the probabilities are kept until the backward pass has used them.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, heads: Heads) -> Result<Tensor> {
     let sizes = Sizes::new(q, k, v, heads)?;
-    let mask = mask.map(|mask| sizes.mask(mask)).transpose()?;
+    if let Some(mask) = mask {
+        sizes.check(mask)?;
+    }
+    #[cfg(feature = "cuda")]
+    if q.device().is_cuda() {
+        return super::cuda::attention::attention(q, k, v, mask, &sizes);
+    }
+    let mask = mask.map(Mask::new).transpose()?;
     let keep = q.track_op() || k.track_op() || v.track_op();
     let op = Attention { sizes, mask, kept: keep.then(Mutex::default) };
     q.contiguous()?.apply_op3(&k.contiguous()?, &v.contiguous()?, op)
 }
 
+/// The shapes of one attention.
 #[derive(Clone, Copy)]
-struct Sizes {
-    batch: usize,
-    queries: usize,
-    keys: usize,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
+pub(super) struct Sizes {
+    pub batch: usize,
+    pub queries: usize,
+    pub keys: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
 }
 
 /// Query rows that share one product: all heads at once when there is one key/value head, else one head.
@@ -76,8 +84,8 @@ impl Sizes {
         Ok(Self { batch, queries, keys, heads: heads.query, kv_heads: heads.key_value, head_dim })
     }
 
-    /// Checks the mask's shape and takes its bytes.
-    fn mask(&self, mask: &Tensor) -> Result<Mask> {
+    /// Checks the mask's shape and type.
+    fn check(&self, mask: &Tensor) -> Result<()> {
         let (batch, rows, keys) = mask.dims3()?;
         if batch != self.batch || keys != self.keys || (rows != 1 && rows != self.queries) {
             bail!("attention: mask {:?} for {} queries and {} keys", mask.dims(), self.queries, self.keys)
@@ -85,7 +93,7 @@ impl Sizes {
         if mask.dtype() != DType::U8 {
             bail!("attention: the mask must be u8, it is {:?}", mask.dtype())
         }
-        Ok(Mask { per_query: rows != 1, allowed: mask.flatten_all()?.to_vec1()? })
+        Ok(())
     }
 
     fn query_width(&self) -> usize {
@@ -100,7 +108,7 @@ impl Sizes {
         self.heads * self.queries * self.keys
     }
 
-    fn scale(&self) -> f32 {
+    pub fn scale(&self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()
     }
 
@@ -141,6 +149,11 @@ struct Mask {
 }
 
 impl Mask {
+    /// Takes the bytes of a mask `[B, 1 or S, K]`.
+    fn new(mask: &Tensor) -> Result<Self> {
+        Ok(Mask { per_query: mask.dim(1)? != 1, allowed: mask.flatten_all()?.to_vec1()? })
+    }
+
     /// The permitted keys of a query.
     fn row(&self, sizes: &Sizes, sample: usize, query: usize) -> &[u8] {
         let row = if self.per_query { sample * sizes.queries + query } else { sample };

@@ -1,6 +1,8 @@
 //! Starting a backward pass from a given output gradient.
 
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
+#[cfg(feature = "cuda")]
+use candle_core::{CudaStorage, DType};
 
 struct Cotangent {
     gradient: Tensor,
@@ -30,6 +32,14 @@ impl CustomOp1 for Cotangent {
             _ => bail!("cotangent: f32 or f64 is wanted"),
         };
         Ok((zero, Shape::from(())))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, storage: &CudaStorage, _layout: &Layout) -> Result<(CudaStorage, Shape)> {
+        use candle_core::backend::{BackendDevice, BackendStorage};
+        let scalar = Shape::from(());
+        // f32 whatever the output is, so that the scalars of several outputs can be added.
+        Ok((storage.device().zeros_impl(&scalar, DType::F32)?, scalar))
     }
 
     fn bwd(&self, _output: &Tensor, _result: &Tensor, _gradient: &Tensor) -> Result<Option<Tensor>> {

@@ -1,7 +1,11 @@
 //! Lookup of token embeddings.
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::values;
 
 /// Rows `tokens` (u32 `[B, L]`) of `weight` `[V, C]` times `scale`: `[B, L, C]`. A token beyond the vocabulary is
@@ -38,8 +42,18 @@ impl CustomOp1 for Embedding {
         values::output(out, (self.batch, self.length, width))
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, weight: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
+        let (_, width) = layout.shape().dims2()?;
+        cuda::embedding::embedding((weight, layout), &self.tokens, (self.batch, self.length, width), self.scale)
+    }
+
     fn bwd(&self, weight: &Tensor, _y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         let gradient = gradient.contiguous()?;
+        #[cfg(feature = "cuda")]
+        if weight.device().is_cuda() {
+            return cuda::embedding::embedding_backward(weight, &self.tokens, &gradient, self.scale).map(Some);
+        }
         let (_, width) = weight.dims2()?;
         let gradient = values::read(&gradient, "embedding")?;
         let mut out = vec![0.0; weight.elem_count()];

@@ -1,7 +1,11 @@
 //! Gemma's gated activation.
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::math;
 use super::values;
 
@@ -29,9 +33,19 @@ impl CustomOp2 for GatedGelu {
         values::output(y, gl.shape())
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, gate: &CudaStorage, gl: &Layout, up: &CudaStorage, ul: &Layout) -> Result<(CudaStorage, Shape)> {
+        cuda::elementwise::gated_gelu((gate, gl), (up, ul))
+    }
+
     fn bwd(&self, gate: &Tensor, up: &Tensor, _y: &Tensor, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let name = "gated_gelu";
         let g = g.contiguous()?;
+        #[cfg(feature = "cuda")]
+        if gate.device().is_cuda() {
+            let (gate, up) = cuda::elementwise::gated_gelu_backward(gate, up, &g)?;
+            return Ok((Some(gate), Some(up)));
+        }
         let (gates, ups, gs) = (values::read(gate, name)?, values::read(up, name)?, values::read(&g, name)?);
         // Gate and up are projections of one input: either both are tracked or neither is.
         let (gate_gradient, up_gradient) = values::fill_two(gates.len(), 1, |start, gate_out, up_out| {

@@ -1,12 +1,16 @@
 //! The residual connection of an AdaRMS layer.
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp3, D, Layout, Result, Shape, Tensor, bail};
 
 use super::ada_rms::rows_each;
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::values;
 
 /// `x + gate·branch` for `x`, `branch` `[…, C]`; the gate is the last third of `modulation` `[…, 3C]`, spread over
-/// the rows as in [`super::ada_rms`].
+/// the rows as in [`super::ada_rms`]. The sum is f32 inside, of the type of `x` outside; the modulation is f32.
 pub fn gated_residual(x: &Tensor, branch: &Tensor, modulation: &Tensor) -> Result<Tensor> {
     rows_each(x, modulation)?;
     if x.shape() != branch.shape() {
@@ -49,6 +53,19 @@ impl CustomOp3 for GatedResidual {
         values::output(y, xl.shape())
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        xl: &Layout,
+        branch: &CudaStorage,
+        bl: &Layout,
+        modulation: &CudaStorage,
+        ml: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        cuda::elementwise::gated_residual((x, xl), (branch, bl), (modulation, ml))
+    }
+
     fn bwd(
         &self,
         x: &Tensor,
@@ -60,6 +77,10 @@ impl CustomOp3 for GatedResidual {
         let name = "gated_residual";
         let gradient = gradient.contiguous()?;
         let each = rows_each(x, modulation)?;
+        #[cfg(feature = "cuda")]
+        if x.device().is_cuda() {
+            return cuda::elementwise::gated_residual_backward(x, branch, modulation, &gradient, each);
+        }
         let width = x.dim(D::Minus1)?;
         let (bs, ms, gs) =
             (values::read(branch, name)?, values::read(modulation, name)?, values::read(&gradient, name)?);

@@ -1,7 +1,11 @@
 //! GELU in its tanh approximation.
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::math;
 use super::values;
 
@@ -26,8 +30,17 @@ impl CustomOp1 for Gelu {
         values::output(y, layout.shape())
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, x: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
+        cuda::elementwise::gelu((x, layout))
+    }
+
     fn bwd(&self, x: &Tensor, _y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         let gradient = gradient.contiguous()?;
+        #[cfg(feature = "cuda")]
+        if x.device().is_cuda() {
+            return cuda::elementwise::gelu_backward(x, &gradient).map(Some);
+        }
         let (xs, gs) = (values::read(x, "gelu")?, values::read(&gradient, "gelu")?);
         let out = values::fill(xs.len(), 1, |start, out| {
             let (x, g) = (&xs[start..start + out.len()], &gs[start..start + out.len()]);

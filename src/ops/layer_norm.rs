@@ -1,11 +1,17 @@
 //! Layer normalisation over the last axis.
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp3, D, Layout, Result, Shape, Tensor, bail};
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::math;
 use super::values;
 
 /// `(x − mean)·rsqrt(variance + eps)·weight + bias` over the last axis of `x` `[…, C]`; `weight`, `bias` `[C]`.
+///
+/// f32 inside, the type of `x` outside; weight and bias are f32.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     let width = x.dim(D::Minus1)?;
     if weight.dims() != [width] || bias.dims() != [width] || width == 0 {
@@ -94,6 +100,19 @@ impl CustomOp3 for LayerNorm {
         values::output(y, xl.shape())
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        xl: &Layout,
+        w: &CudaStorage,
+        wl: &Layout,
+        b: &CudaStorage,
+        bl: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        cuda::norms::layer_norm((x, xl), (w, wl), (b, bl), self.eps)
+    }
+
     fn bwd(
         &self,
         x: &Tensor,
@@ -103,6 +122,10 @@ impl CustomOp3 for LayerNorm {
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let gradient = gradient.contiguous()?;
+        #[cfg(feature = "cuda")]
+        if x.device().is_cuda() {
+            return cuda::norms::layer_norm_backward(x, weight, bias, &gradient, self.eps);
+        }
         let width = weight.elem_count();
         let (xs, ws, gs) = (
             values::read(x, "layer_norm")?,

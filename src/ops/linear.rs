@@ -1,7 +1,11 @@
 //! `y = x·Wᵀ (+ b)` on the last axis.
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, Layout, Result, Shape, Tensor, bail};
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::matrix::{Matrix, Threads, Write, multiply};
 use super::values;
 
@@ -65,9 +69,23 @@ fn forward(
     values::output(y, dims)
 }
 
+#[cfg(feature = "cuda")]
+fn cuda_forward(
+    x: (&CudaStorage, &Layout),
+    weight: (&CudaStorage, &Layout),
+    bias: Option<(&CudaStorage, &Layout)>,
+) -> Result<(CudaStorage, Shape)> {
+    let Sizes { rows, inner, out } = Sizes::of(x.1.dims(), weight.1.dims());
+    cuda::linear::linear(x, weight, bias, [rows, inner, out])
+}
+
 /// Gradients of input and weight, each only when it is tracked.
 fn backward(x: &Tensor, weight: &Tensor, gradient: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
     let sizes = Sizes::of(x.dims(), weight.dims());
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return cuda::linear::backward(x, weight, gradient, [sizes.rows, sizes.inner, sizes.out]);
+    }
     let gradient = values::read(gradient, "linear")?;
     let gradient = Matrix::new(&gradient, sizes.rows, sizes.out);
     let x_gradient = if x.track_op() {
@@ -96,6 +114,10 @@ fn bias_gradient(bias: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
     if !bias.track_op() {
         return Ok(None);
     }
+    #[cfg(feature = "cuda")]
+    if bias.device().is_cuda() {
+        return cuda::linear::bias_gradient(bias, gradient);
+    }
     let out = bias.elem_count();
     let gradient = values::read(gradient, "linear")?;
     let sum = values::sum_rows(gradient.len() / out.max(1), out, |row, sum| {
@@ -112,6 +134,11 @@ impl CustomOp2 for Linear {
 
     fn cpu_fwd(&self, x: &CpuStorage, xl: &Layout, w: &CpuStorage, wl: &Layout) -> Result<(CpuStorage, Shape)> {
         forward((x, xl), (w, wl), None)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, x: &CudaStorage, xl: &Layout, w: &CudaStorage, wl: &Layout) -> Result<(CudaStorage, Shape)> {
+        cuda_forward((x, xl), (w, wl), None)
     }
 
     fn bwd(&self, x: &Tensor, weight: &Tensor, _y: &Tensor, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
@@ -134,6 +161,19 @@ impl CustomOp3 for Linear {
         bl: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         forward((x, xl), (w, wl), Some((b, bl)))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        xl: &Layout,
+        w: &CudaStorage,
+        wl: &Layout,
+        b: &CudaStorage,
+        bl: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        cuda_forward((x, xl), (w, wl), Some((b, bl)))
     }
 
     fn bwd(

@@ -7,12 +7,14 @@
 //! behind gets no gradient and costs nothing.
 //!
 //! The CPU code works in f32 on contiguous data, rows shared among rayon's threads, each output element written
-//! by one thread in one order: results do not depend on the number of threads. The seam for CUDA is candle's own:
-//! `cuda_fwd` beside each `cpu_fwd`; until it is filled, candle reports the operation by name.
+//! by one thread in one order: results do not depend on the number of threads. On NVIDIA GPUs (feature `cuda`) the
+//! same operations run kernels of [`cuda`] in f32 or bf16, with the same gradients.
 
 pub mod ada_rms;
 pub mod attention;
 pub mod cotangent;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod dropout;
 pub mod embedding;
 pub mod gated_gelu;

@@ -1,11 +1,17 @@
 //! Gemma's root-mean-square normalisation.
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp2, D, Layout, Result, Shape, Tensor, bail};
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::math;
 use super::values;
 
 /// `x·rsqrt(mean(x²) + eps)·(1 + weight)` over the last axis of `x` `[…, C]`; `weight` `[C]` is the offset from one.
+///
+/// f32 inside, the type of `x` outside; the weight is f32.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
     let width = x.dim(D::Minus1)?;
     if weight.dims() != [width] || width == 0 {
@@ -44,8 +50,17 @@ impl CustomOp2 for RmsNorm {
         values::output(y, xl.shape())
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, x: &CudaStorage, xl: &Layout, w: &CudaStorage, wl: &Layout) -> Result<(CudaStorage, Shape)> {
+        cuda::norms::rms_norm((x, xl), (w, wl), self.eps)
+    }
+
     fn bwd(&self, x: &Tensor, weight: &Tensor, _y: &Tensor, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let g = g.contiguous()?;
+        #[cfg(feature = "cuda")]
+        if x.device().is_cuda() {
+            return cuda::norms::rms_norm_backward(x, weight, &g, self.eps);
+        }
         let width = weight.elem_count();
         let (xs, ws, gs) =
             (values::read(x, "rms_norm")?, values::read(weight, "rms_norm")?, values::read(&g, "rms_norm")?);

@@ -1,7 +1,11 @@
 //! Rotary position embedding, half-split layout.
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp3, DType, Device, Layout, Result, Shape, Tensor, bail};
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::values;
 
 /// Cosines and sines of every position, each f32 `[B, S, D/2]`.
@@ -84,6 +88,19 @@ impl CustomOp3 for Rope {
         values::output(rotate(x, cos, sin, width, half, 1.0), xl.shape())
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        xl: &Layout,
+        cos: &CudaStorage,
+        cl: &Layout,
+        sin: &CudaStorage,
+        sl: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        cuda::elementwise::rope((x, xl), (cos, cl), (sin, sl))
+    }
+
     fn bwd(
         &self,
         x: &Tensor,
@@ -93,6 +110,10 @@ impl CustomOp3 for Rope {
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let gradient = gradient.contiguous()?;
+        #[cfg(feature = "cuda")]
+        if x.device().is_cuda() {
+            return Ok((Some(cuda::elementwise::rope_backward(x, cos, sin, &gradient)?), None, None));
+        }
         let ((_, _, width), (_, _, half)) = (x.dims3()?, cos.dims3()?);
         let (gs, cos, sin) = (values::read(&gradient, "rope")?, values::read(cos, "rope")?, values::read(sin, "rope")?);
         let out = rotate(&gs, &cos, &sin, width, half, -1.0);

@@ -15,5 +15,5 @@ pub mod weights;
 pub use model::{Policy, StepOptions, StepOutput};
 pub use network::flow;
 pub use network::init::RandomInit;
-pub use network::loss::Losses;
+pub use network::loss::{Losses, Mean};
 pub use segment::Trained;

@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use super::arch::Arch;
 use super::batch::{Batch, Draw, Targets};
 use super::network::geometry::{Geometry, prefix_real};
-use super::network::loss::{Losses, Velocities};
+use super::network::loss::{Losses, Mean, Velocities};
 use super::network::trace::Trace;
 use super::network::{Builder, Network, PrefixCache, SuffixInputs, Weight, flow};
 use super::segment::{Tape, Trained, Value, Walk};
@@ -46,7 +46,8 @@ pub struct StepOutput {
     pub loss: f64,
     /// By our own definition.
     pub loss_valid: f64,
-    pub loss_per_sample: Vec<f64>,
+    /// By our own definition, as sum and count, of each row (branch) alone.
+    pub rows: Vec<Mean>,
     /// f32, scaled, by parameter name; a parameter that no gradient reached is absent.
     pub gradients: BTreeMap<String, Tensor>,
     pub forward_s: f64,
@@ -106,7 +107,7 @@ impl Policy {
         self.trained.iter().filter(factor).map(|t| (t.name.as_str(), t.var.as_detached_tensor()))
     }
 
-    /// Loss and gradients of a (micro-)batch.
+    /// Loss and gradients of a (micro-)batch, whose prefix is computed once for all branches of an observation.
     pub fn gradients(
         &self,
         batch: &Batch,
@@ -139,8 +140,8 @@ impl Policy {
             gradients.insert(trained.name.clone(), trained.var.as_detached_tensor().zeros_like()?);
         }
         let backward_s = started.elapsed().as_secs_f64();
-        let Losses { loss, loss_valid, per_sample, .. } = losses;
-        Ok(StepOutput { loss, loss_valid, loss_per_sample: per_sample, gradients, forward_s, backward_s })
+        let Losses { loss, loss_valid, rows, .. } = losses;
+        Ok(StepOutput { loss, loss_valid, rows, gradients, forward_s, backward_s })
     }
 
     /// The losses alone: no graph, no dropout.
@@ -164,7 +165,8 @@ impl Policy {
         Ok(self.sample_traced(&batch.trimmed()?, noise, steps, false)?.actions)
     }
 
-    /// The training forward with every boundary tensor under its name in the reference files. Nothing is trimmed.
+    /// The training forward with every boundary tensor under its name in the reference files (`u_t` and `v_t`: the wanted
+    /// and the predicted velocity f32 `[B·K, H, A]`). Nothing is trimmed.
     pub fn trace_training(&self, batch: &Batch, targets: &Targets, draw: &Draw) -> Result<BTreeMap<String, Tensor>> {
         let (mut tape, mut trace) = (Tape::new(Walk::EVALUATE), Trace::on());
         self.training_forward(&mut tape, batch, targets, draw, &mut trace)?;
@@ -179,7 +181,7 @@ impl Policy {
         self.expect_chunk("noise", noise, batch.len())?;
         let trace = |on: bool| if on { Trace::on() } else { Trace::off() };
         let (mut tape, mut record) = (Tape::new(Walk::EVALUATE), trace(traced));
-        let (geometry, cache) = self.prefix(&mut tape, batch, &mut record)?;
+        let (geometry, cache) = self.prefix(&mut tape, batch, 1, &mut record)?;
         let dt = -1.0 / steps as f64;
         let mut x_t = noise.to_dtype(DType::F32)?;
         for (step, time) in flow::times(steps).into_iter().enumerate() {
@@ -210,12 +212,18 @@ impl Policy {
         draw: &Draw,
         trace: &mut Trace,
     ) -> Result<(Value, Tensor)> {
-        self.expect_chunk("actions", &targets.actions, batch.len())?;
-        self.expect_chunk("noise", &draw.noise, batch.len())?;
-        if draw.time.dims() != [batch.len()] {
-            bail!("flow times {:?} for {} samples", draw.time.dims(), batch.len())
+        let branches = targets.branches.count();
+        let rows = batch.len() * branches;
+        self.expect_chunk("actions", &targets.actions, rows)?;
+        self.expect_chunk("noise", &draw.noise, rows)?;
+        if draw.time.dims() != [rows] {
+            bail!("flow times {:?} for {} samples of {branches} branches", draw.time.dims(), batch.len())
         }
-        let (geometry, cache) = self.prefix(tape, batch, trace)?;
+        if self.arch.state_cond && batch.state.dims() != [rows, self.arch.max_state_dim] {
+            let wanted = [rows, self.arch.max_state_dim];
+            bail!("states of shape {:?}, wanted {wanted:?}", batch.state.dims())
+        }
+        let (geometry, cache) = self.prefix(tape, batch, branches, trace)?;
         let x_t = flow::interpolate(&targets.actions, draw)?;
         let wanted = flow::velocity(&targets.actions, draw)?;
         trace.record("x_t", &x_t);
@@ -225,11 +233,17 @@ impl Policy {
         Ok((self.network.velocity(tape, &cache, &inputs, &geometry, trace)?, wanted))
     }
 
-    fn prefix<'p>(&'p self, tape: &mut Tape<'p>, batch: &Batch, trace: &mut Trace) -> Result<(Geometry, PrefixCache)> {
+    fn prefix<'p>(
+        &'p self,
+        tape: &mut Tape<'p>,
+        batch: &Batch,
+        branches: usize,
+        trace: &mut Trace,
+    ) -> Result<(Geometry, PrefixCache)> {
         if batch.is_empty() {
             bail!("a batch without a sample")
         }
-        let geometry = Geometry::new(&self.arch, &prefix_real(&self.arch, batch)?, &self.device)?;
+        let geometry = Geometry::new(&self.arch, &prefix_real(&self.arch, batch)?, branches, &self.device)?;
         let cache = self.network.prefix(tape, &batch.images, &batch.tokens, &geometry, trace)?;
         Ok((geometry, cache))
     }
@@ -248,6 +262,7 @@ struct Compared {
     predicted: Vec<f32>,
     wanted: Vec<f32>,
     is_pad: Vec<bool>,
+    counts: Vec<bool>,
     chunk: usize,
     dims: usize,
     action_dim: usize,
@@ -255,9 +270,9 @@ struct Compared {
 
 impl Compared {
     fn new(predicted: &Tensor, wanted: &Tensor, targets: &Targets) -> Result<Self> {
-        let (batch, chunk, dims) = predicted.dims3()?;
-        if targets.is_pad.dims() != [batch, chunk] {
-            bail!("pad flags of shape {:?}, wanted {:?}", targets.is_pad.dims(), [batch, chunk])
+        let (rows, chunk, dims) = predicted.dims3()?;
+        if targets.is_pad.dims() != [rows, chunk] {
+            bail!("pad flags of shape {:?}, wanted {:?}", targets.is_pad.dims(), [rows, chunk])
         }
         if targets.action_dim == 0 || targets.action_dim > dims {
             bail!("{} real action dimensions of {dims}", targets.action_dim)
@@ -267,6 +282,7 @@ impl Compared {
             predicted: values(predicted)?,
             wanted: values(wanted)?,
             is_pad: values(&targets.is_pad)?.into_iter().map(|pad| pad != 0.0).collect(),
+            counts: (0..rows).map(|row| targets.branches.counts(row)).collect(),
             chunk,
             dims,
             action_dim: targets.action_dim,
@@ -274,7 +290,7 @@ impl Compared {
     }
 
     fn velocities(&self) -> Velocities<'_> {
-        let Self { predicted, wanted, is_pad, chunk, dims, action_dim } = self;
-        Velocities { predicted, wanted, is_pad, chunk: *chunk, dims: *dims, action_dim: *action_dim }
+        let Self { predicted, wanted, is_pad, counts, chunk, dims, action_dim } = self;
+        Velocities { predicted, wanted, is_pad, counts, chunk: *chunk, dims: *dims, action_dim: *action_dim }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device, Result, Tensor, bail};
 use serde::Serialize;
 
-use super::batch::{Batch, Draw, Targets};
+use super::batch::{Batch, Branches, Draw, Targets};
 use super::model::{Policy, StepOptions};
 use super::network::geometry::{may_attend, positions, prefix_real};
 use crate::config::train::LossParity;
@@ -171,7 +171,8 @@ impl Case {
         };
         let batch = Batch { images, image_masks, tokens, token_lengths, state };
         let real = prefix_real(arch, &batch)?;
-        let targets = Targets { actions: widen(&actions, arch.max_action_dim)?, is_pad, action_dim };
+        let targets =
+            Targets { actions: widen(&actions, arch.max_action_dim)?, is_pad, action_dim, branches: Branches::ONE };
         let draw = Draw { noise, time };
         let device = policy.device();
         Ok(Self {

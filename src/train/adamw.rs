@@ -2,8 +2,7 @@
 //!
 //! The optimizer owns f32 moments of every parameter and updates the f32 variables that the network holds, in
 //! place: at the rates of fine-tuning an update is smaller than the spacing of bf16 numbers and would round away.
-//! On the CPU one pass over each parameter reads and writes everything once; on other devices the same formula is
-//! built from tensor operations.
+//! One pass over each parameter reads and writes everything once, on the CPU and on a GPU in the same arithmetic.
 //!
 //! Source of the formula and its order of rounding: `torch.optim.AdamW` (`_single_tensor_adam`); Loshchilov and
 //! Hutter, *Decoupled Weight Decay Regularization*.
@@ -129,12 +128,17 @@ impl AdamW {
     ) -> Result<(), OptimizerError> {
         self.check(gradients)?;
         let settings = self.settings;
-        self.slots.par_iter_mut().try_for_each(|slot| match gradients.get(&slot.name) {
+        let update = |slot: &mut Slot| match gradients.get(&slot.name) {
             None => Ok(()),
             Some(gradient) => slot
                 .step(gradient, &settings, lr, coefficient)
                 .map_err(|source| OptimizerError::Tensor { name: slot.name.clone(), source }),
-        })
+        };
+        // A GPU takes launches one after the other anyway.
+        match self.slots.first().is_some_and(|slot| slot.var.device().is_cpu()) {
+            true => self.slots.par_iter_mut().try_for_each(update),
+            false => self.slots.iter_mut().try_for_each(update),
+        }
     }
 
     fn check(&self, gradients: &BTreeMap<String, Tensor>) -> Result<(), OptimizerError> {
@@ -229,10 +233,7 @@ impl Slot {
                 self.var.inplace_op2(&gradient.contiguous()?, &pass)?;
             }
             Moments::Device(first, second) => {
-                let (value, new_first, new_second) =
-                    update.tensors(self.var.as_detached_tensor(), first, second, &gradient)?;
-                self.var.set(&value)?;
-                (*first, *second) = (new_first, new_second);
+                update.on_device(&self.var, first, second, &gradient)?;
             }
         }
         self.steps += 1;
@@ -336,20 +337,25 @@ impl Update {
         }
     }
 
-    /// The same from tensor operations, for devices without a fused pass: value, first and second moment.
-    fn tensors(
-        &self,
-        value: Tensor,
-        first: &Tensor,
-        second: &Tensor,
-        gradient: &Tensor,
-    ) -> candle_core::Result<(Tensor, Tensor, Tensor)> {
-        let gradient = gradient.affine(self.coefficient, 0.0)?.detach();
-        let first = (first + ((&gradient - first)? * self.fresh[0])?)?;
-        let second = ((second * self.beta2)? + (gradient.sqr()? * self.fresh[1])?)?;
-        let denominator = (second.sqrt()? / self.correction)?.affine(1.0, self.eps)?;
-        let value = ((value * self.keep)? - ((&first * self.step_size)? / denominator)?)?;
-        Ok((value, first, second))
+    /// The fused pass over one parameter on a GPU.
+    #[cfg(feature = "cuda")]
+    fn on_device(&self, var: &Var, first: &Tensor, second: &Tensor, gradient: &Tensor) -> candle_core::Result<()> {
+        use crate::ops::cuda::optimizer::{AdamWConstants, adamw};
+        let constants = AdamWConstants {
+            coefficient: self.coefficient as f32,
+            keep: self.keep as f32,
+            beta2: self.beta2 as f32,
+            fresh: self.fresh.map(|f| f as f32),
+            step: -self.step_size as f32,
+            correction: self.correction as f32,
+            eps: self.eps as f32,
+        };
+        adamw(var, first, second, gradient, constants)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn on_device(&self, var: &Var, _: &Tensor, _: &Tensor, _: &Tensor) -> candle_core::Result<()> {
+        candle_core::bail!("this build updates parameters on the CPU only, not on {:?}", var.device().location())
     }
 }
 

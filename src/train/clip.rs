@@ -62,8 +62,7 @@ impl Explain for ClipError {
 pub fn clip(gradients: &BTreeMap<String, Tensor>, max_norm: f64) -> Result<Clip, ClipError> {
     let mut sum = 0.0;
     let mut broken = Vec::new();
-    for (name, gradient) in gradients {
-        let squares = squared_norm(gradient).map_err(|source| ClipError::Unreadable { name: name.clone(), source })?;
+    for (name, squares) in gradients.keys().zip(squared_norms(gradients)?) {
         if !squares.is_finite() {
             broken.push(name.clone());
         }
@@ -77,9 +76,32 @@ pub fn clip(gradients: &BTreeMap<String, Tensor>, max_norm: f64) -> Result<Clip,
     Ok(Clip { norm, coefficient })
 }
 
+fn squared_norms(gradients: &BTreeMap<String, Tensor>) -> Result<Vec<f64>, ClipError> {
+    let unreadable = |name: &String, source| ClipError::Unreadable { name: name.clone(), source };
+    #[cfg(feature = "cuda")]
+    if let Some((first, gradient)) = gradients.first_key_value()
+        && gradient.device().is_cuda()
+    {
+        // One copy to the host for all of them.
+        return on_device(gradients.values()).map_err(|source| unreadable(first, source));
+    }
+    gradients.iter().map(|(name, gradient)| squared_norm(gradient).map_err(|e| unreadable(name, e))).collect()
+}
+
+#[cfg(feature = "cuda")]
+fn on_device<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> candle_core::Result<Vec<f64>> {
+    let plain = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.contiguous();
+    let tensors = tensors.map(plain).collect::<candle_core::Result<Vec<_>>>()?;
+    crate::ops::cuda::optimizer::squared_norms(&tensors.iter().collect::<Vec<_>>())
+}
+
 /// The sum of squares of a tensor of any float type, in f64: zero exactly when every element is zero, and finite
 /// exactly when every element is (no square of an f32 leaves the range of f64).
 pub(super) fn squared_norm(tensor: &Tensor) -> candle_core::Result<f64> {
+    #[cfg(feature = "cuda")]
+    if tensor.device().is_cuda() {
+        return Ok(on_device(std::iter::once(tensor))?.into_iter().sum());
+    }
     let tensor = tensor.to_dtype(DType::F32)?.contiguous()?;
     {
         let (storage, layout) = tensor.storage_and_layout();
@@ -89,7 +111,7 @@ pub(super) fn squared_norm(tensor: &Tensor) -> candle_core::Result<f64> {
             return Ok(sum_of_squares(values));
         }
     }
-    tensor.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar::<f64>()
+    candle_core::bail!("gradients on {:?} cannot be measured by this build", tensor.device().location())
 }
 
 fn sum_of_squares(values: &[f32]) -> f64 {

@@ -16,7 +16,7 @@ use super::export::Exporter;
 use super::feed::{Fed, Feed};
 use super::first_step;
 use super::memory;
-use super::meter::{Meter, StepCost};
+use super::meter::{ByDelay, Meter, StepCost};
 use super::schedule::Schedule;
 use super::signals::StopFlag;
 use super::validate::Validator;
@@ -108,7 +108,7 @@ impl Trainer<'_> {
 
     /// One optimizer step: G micro-steps, clipping, update.
     fn step(&mut self, recorder: &mut Recorder) -> Result<(), TrainError> {
-        let mut cost = StepCost::default();
+        let mut cost = StepCost { by_delay: ByDelay::up_to(self.config.train.delay.max), ..StepCost::default() };
         let mut indices = Vec::new();
         let gradients = self.accumulate(&mut cost, &mut indices)?;
         let begun = Instant::now();
@@ -167,6 +167,8 @@ impl Trainer<'_> {
             cost.forward_s += output.forward_s;
             cost.backward_s += output.backward_s;
             cost.samples += fed.indices.len() as u64;
+            cost.chunks += fed.delays.len() as u64;
+            cost.by_delay.add(&fed.delays, &output.rows);
             indices.extend(fed.indices);
             add(&mut total, output.gradients)?;
         }

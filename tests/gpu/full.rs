@@ -11,7 +11,7 @@ use vlash_forge::adapter::select::plan_for;
 use vlash_forge::config::train::{AdapterConfig, LossParity};
 use vlash_forge::device::memory;
 use vlash_forge::policy::arch::Arch;
-use vlash_forge::policy::batch::{Batch, Draw, Targets};
+use vlash_forge::policy::batch::{Batch, Branches, Draw, Targets};
 use vlash_forge::policy::flow::{self, TimeSampling};
 use vlash_forge::policy::parameters::{ParameterSpec, linears, parameters};
 use vlash_forge::policy::weights::WeightSource;
@@ -137,7 +137,7 @@ fn inputs(arch: &Arch, device: &Device) -> Result<(Batch, Targets)> {
         state,
     };
     let is_pad = Tensor::zeros((1, arch.chunk_size), DType::F32, device)?;
-    Ok((batch, Targets { actions, is_pad, action_dim: ACTION_DIM }))
+    Ok((batch, Targets { actions, is_pad, action_dim: ACTION_DIM, branches: Branches::ONE }))
 }
 
 /// Three steps with recomputation at batch 1, one sampled chunk, and the peak of the memory.

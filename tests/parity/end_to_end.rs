@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Error, Result, Tensor};
 use vlash_forge::adapter::plan::Frozen;
 use vlash_forge::config::train::{LongPrompts, LossParity, NormMode, PolicyKind};
 use vlash_forge::dataset::stats::{FeatureStats, Statistics};
-use vlash_forge::policy::batch::{Batch, Draw, Targets};
+use vlash_forge::policy::batch::{Batch, Branches, Draw, Targets};
 use vlash_forge::policy::processor::image::{ImageSpec, Pad, Resize};
 use vlash_forge::policy::processor::{ACTION, Processor, ProcessorSpec, STATE, Tokenizer};
 
@@ -69,6 +69,7 @@ pub fn agrees(device: &Device, record: &mut Record) -> Result<()> {
         actions: golden["pre.action"].pad_with_zeros(2, 0, 25)?,
         is_pad: Tensor::zeros((3, 10), DType::F32, &Device::Cpu)?,
         action_dim: 7,
+        branches: Branches::ONE,
     };
     let draw = Draw { noise: golden["noise"].clone(), time: golden["time"].clone() };
     let (batch, targets, draw) = (batch.to_device(device)?, targets.to_device(device)?, draw.to_device(device)?);

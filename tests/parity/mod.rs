@@ -7,6 +7,7 @@ pub mod adapters;
 pub mod end_to_end;
 pub mod network;
 pub mod record;
+pub mod shared_observation;
 pub mod state_condition;
 pub mod training;
 
@@ -18,7 +19,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use vlash_forge::adapter::plan::TrainPlan;
 use vlash_forge::policy::Policy;
 use vlash_forge::policy::arch::Arch;
-use vlash_forge::policy::batch::{Batch, Targets};
+use vlash_forge::policy::batch::{Batch, Branches, Targets};
 use vlash_forge::policy::parameters::parameters;
 use vlash_forge::policy::processor::image::{ImageSpec, Pad, Resize, Resizer};
 
@@ -103,6 +104,7 @@ pub fn batch(inputs: &BTreeMap<String, Tensor>, prefix: &str) -> Result<(Batch, 
         actions: actions.pad_with_zeros(2, 0, arch.max_action_dim - action_dim)?,
         is_pad: Tensor::zeros((samples, chunk), DType::F32, &Device::Cpu)?,
         action_dim,
+        branches: Branches::ONE,
     };
     Ok((batch, targets))
 }

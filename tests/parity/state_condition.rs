@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use vlash_forge::adapter::plan::{Everything, FirstGradient, Frozen};
 use vlash_forge::config::train::LossParity;
 use vlash_forge::policy::arch::Arch;
-use vlash_forge::policy::batch::{Batch, Draw, Targets};
+use vlash_forge::policy::batch::{Batch, Branches, Draw, Targets};
 use vlash_forge::policy::weights::WeightSource;
 use vlash_forge::policy::{Policy, RandomInit, StepOptions};
 
@@ -32,7 +32,7 @@ fn inputs(device: &Device) -> Result<(Batch, Targets, Draw)> {
         state: first("states_padded")?,
     };
     let is_pad = first("action_is_pad")?.to_dtype(DType::F32)?;
-    let targets = Targets { actions: first("actions_padded")?, is_pad, action_dim: 7 };
+    let targets = Targets { actions: first("actions_padded")?, is_pad, action_dim: 7, branches: Branches::ONE };
     let draw = Draw { noise: first("noise")?, time: first("time")? };
     Ok((batch.to_device(device)?, targets.to_device(device)?, draw.to_device(device)?))
 }

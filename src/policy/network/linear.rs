@@ -65,8 +65,7 @@ impl RmsNorm {
 
     /// f32 inside, the input's dtype outside.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let y = rms_norm(&x.to_dtype(DType::F32)?, &self.weight.tensor(pass, DType::F32)?, self.eps)?;
-        y.to_dtype(x.dtype())
+        rms_norm(x, &self.weight.tensor(pass, DType::F32)?, self.eps)
     }
 }
 
@@ -85,8 +84,7 @@ impl AdaRmsNorm {
     /// The normalised x, and the modulation `[B, 3C]` whose last third gates the residual.
     pub fn forward(&self, x: &Tensor, condition: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
         let modulation = self.dense.forward(condition, pass)?;
-        let y = ada_rms(&x.to_dtype(DType::F32)?, &modulation, self.eps)?;
-        Ok((y.to_dtype(x.dtype())?, modulation))
+        Ok((ada_rms(x, &modulation, self.eps)?, modulation))
     }
 }
 
@@ -109,6 +107,6 @@ impl LayerNorm {
 
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (weight, bias) = (self.weight.tensor(pass, DType::F32)?, self.bias.tensor(pass, DType::F32)?);
-        layer_norm(&x.to_dtype(DType::F32)?, &weight, &bias, self.eps)?.to_dtype(x.dtype())
+        layer_norm(x, &weight, &bias, self.eps)
     }
 }

@@ -8,7 +8,7 @@ use super::init::RandomInit;
 use crate::adapter::plan::FirstGradient;
 use crate::adapter::plan::{Everything, Frozen, LoraSpec, TrainPlan};
 use crate::config::train::LossParity;
-use crate::policy::batch::{Batch, Draw, Targets};
+use crate::policy::batch::{Batch, Branches, Draw, Targets};
 use crate::policy::verify::{Verdict, verify};
 use crate::policy::{Policy, StepOptions};
 
@@ -257,6 +257,51 @@ fn memory_grows_with_depth_by_the_kept_inputs_only() -> Result<()> {
     assert_eq!((six - three, twelve - six), (3 * inputs, 6 * inputs));
     let (three, six) = (kept(3, false)?, kept(6, false)?);
     assert!(six - three > 10 * 3 * inputs, "a recorded layer keeps {} bytes, its inputs {inputs}", (six - three) / 3);
+    Ok(())
+}
+
+/// The same targets and draws as `count` branches of every observation.
+fn repeated(targets: &Targets, draw: &Draw, count: usize) -> Result<(Targets, Draw)> {
+    let rows: Vec<u32> = (0..targets.actions.dim(0)? as u32).flat_map(|row| std::iter::repeat_n(row, count)).collect();
+    let rows = Tensor::new(&rows[..], &Device::Cpu)?;
+    let valid = vec![true; rows.elem_count()];
+    let targets = Targets {
+        actions: targets.actions.index_select(&rows, 0)?,
+        is_pad: targets.is_pad.index_select(&rows, 0)?,
+        action_dim: targets.action_dim,
+        branches: Branches::new(count, &valid)?,
+    };
+    Ok((targets, Draw { noise: draw.noise.index_select(&rows, 0)?, time: draw.time.index_select(&rows, 0)? }))
+}
+
+#[test]
+fn a_branch_adds_its_suffix_to_what_is_kept_and_no_prefix() -> Result<()> {
+    let (batch, targets, draw) = inputs("case-a")?;
+    let policy = policy(&Everything)?;
+    let kept = |count: usize| {
+        let (targets, draw) = repeated(&targets, &draw, count)?;
+        policy.kept_bytes(&batch, &targets, &draw, true)
+    };
+    // Of each suffix: x_t, hidden states (three layers and the head), time, condition, rotation and mask.
+    let prefix = 2 * 16 + batch.token_lengths.iter().max().expect("two samples");
+    let floats = 10 * 32 + 4 * 10 * 32 + 32 + 32 + 2 * 10 * 8;
+    let branch = 2 * (4 * floats + prefix + 10);
+    let (one, two, nine) = (kept(1)?, kept(2)?, kept(9)?);
+    assert_eq!((two - one, nine - one), (branch, 8 * branch));
+    Ok(())
+}
+
+#[test]
+fn equal_branches_have_the_loss_and_gradients_of_one() -> Result<()> {
+    let (batch, targets, draw) = inputs("case-a")?;
+    let policy = policy(&Everything)?;
+    let one = policy.gradients(&batch, &targets, &draw, &OPTIONS)?;
+    let (targets, draw) = repeated(&targets, &draw, 3)?;
+    let three = policy.gradients(&batch, &targets, &draw, &OPTIONS)?;
+    assert!((one.loss - three.loss).abs() < 1e-6 && three.rows.len() == 6);
+    for (name, gradient) in &one.gradients {
+        assert!(difference(gradient, &three.gradients[name])? < 2e-6, "{name}");
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@ pub mod model;
 
 use super::error::TrainError;
 use crate::config::train::TrainConfig;
+use crate::dataset::window::Delays;
 use crate::policy::flow::TimeSampling;
 
 /// Data and model of a run.
@@ -19,6 +20,12 @@ pub fn session(config: &TrainConfig) -> Result<Session, TrainError> {
     let data = data::open(config)?;
     let model = model::build(config, &data)?;
     Ok(Session { data, model })
+}
+
+/// Which delays of a frame are trained.
+pub fn delays(config: &TrainConfig) -> Delays {
+    let max = config.train.delay.max;
+    if config.train.delay.shared { Delays::All { max } } else { Delays::Drawn { max } }
 }
 
 /// How flow times are drawn.

@@ -1,0 +1,3 @@
+//! CUDA: the libraries at run time, and what the driver knows.
+
+mod shim;
