@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::error::Failure;
 
 mod data;
+mod gpu;
 mod output;
 mod policy;
 mod train;
@@ -21,9 +22,10 @@ Examples:
   vlash train configs/train/pi05_lora.toml data.repo=/data/pick model.base=/models/pi05_base
   vlash watch outputs/pi05_lora        attach to a run, from any terminal
   vlash policy info outputs/pi05_lora/checkpoints/last/pretrained_model
+  vlash gpu                            which GPUs can be used here; what is missing where
   vlash help data check                the help of a subcommand
 
-Exit codes: 0 done; 64 bad input or configuration; 69 environment (disk, permission);
+Exit codes: 0 done; 64 bad input or configuration; 69 environment (disk, permission, GPU);
 70 a defect of vlash; 75 stopped with a checkpoint, the same command continues.";
 
 /// Fine-tune vision-language-action policies (π₀.₅) on LeRobot datasets.
@@ -42,6 +44,7 @@ enum Command {
     Data(data::Command),
     #[command(subcommand)]
     Policy(policy::Command),
+    Gpu(gpu::Args),
 }
 
 /// Parses the arguments, runs the subcommand, prints a failure once, and returns the exit code.
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Watch(args) => watch::run(args),
         Command::Data(command) => data::run(command),
         Command::Policy(command) => policy::run(command),
+        Command::Gpu(args) => gpu::run(args),
     };
     match result {
         Ok(code) => code,
