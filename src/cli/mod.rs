@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::error::Failure;
 
+mod bench;
 mod data;
 mod gpu;
 mod output;
@@ -23,6 +24,7 @@ Examples:
   vlash watch outputs/pi05_lora        attach to a run, from any terminal
   vlash policy info outputs/pi05_lora/checkpoints/last/pretrained_model
   vlash gpu                            which GPUs can be used here; what is missing where
+  vlash bench infer                    how fast is this machine, and how far from what it could be?
   vlash help data check                the help of a subcommand
 
 Exit codes: 0 done; 64 bad input or configuration; 69 environment (disk, permission, GPU);
@@ -45,6 +47,8 @@ enum Command {
     #[command(subcommand)]
     Policy(policy::Command),
     Gpu(gpu::Args),
+    #[command(subcommand)]
+    Bench(bench::Command),
 }
 
 /// Parses the arguments, runs the subcommand, prints a failure once, and returns the exit code.
@@ -62,6 +66,7 @@ pub fn main() -> ExitCode {
         Command::Data(command) => data::run(command),
         Command::Policy(command) => policy::run(command),
         Command::Gpu(args) => gpu::run(args),
+        Command::Bench(command) => bench::run(command),
     };
     match result {
         Ok(code) => code,

@@ -147,7 +147,7 @@ impl Targets {
     /// The targets with their tensors on `device`.
     pub fn to_device(&self, device: &Device) -> Result<Targets> {
         let (actions, is_pad) = (self.actions.to_device(device)?, self.is_pad.to_device(device)?);
-        Ok(Targets { actions, is_pad, action_dim: self.action_dim, branches: self.branches.clone() })
+        Ok(Targets { actions, is_pad, ..self.clone() })
     }
 }
 

@@ -245,7 +245,7 @@ impl Case {
         let step = |k: &usize| has(format!("step.{k}.x_t")) || has(format!("step.{k}.v_t"));
         let steps = (0..=MOST_STEPS).take_while(step).count();
         if (1..=MOST_STEPS).contains(&steps) {
-            let sampled = policy.sample_traced(&self.batch, &self.draw.noise, steps, true)?;
+            let sampled = policy.sample_traced(&self.batch, &self.draw.noise, steps)?;
             tensors.extend(
                 sampled
                     .trace

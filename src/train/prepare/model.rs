@@ -62,7 +62,7 @@ pub fn build(config: &TrainConfig, data: &Data, opened: Opened) -> Result<Model,
     let base = config.model.base.as_deref().map(Checkpoint::open).transpose()?;
     let mut findings = base.iter().flat_map(|base| base.findings.iter().cloned()).collect::<Vec<_>>();
     refuse(&findings)?;
-    let arch = arch(config, base.as_ref())?;
+    let arch = Arch::for_training(&config.model, base.as_ref().map(|base| &base.arch))?;
     let (statistics, widened) =
         prepare_statistics(&data.statistics, &config.normalization, &dimension_names(&data.train))?;
     findings.extend(widened);
@@ -113,24 +113,19 @@ pub fn build(config: &TrainConfig, data: &Data, opened: Opened) -> Result<Model,
     Ok(Model { policy, processor, exporter, device, account, parameters, trained, findings, random_base })
 }
 
+/// The processor that [`build`] would give the policy of `config`; no weights are read.
+pub fn processor_for(config: &TrainConfig, data: &Data) -> Result<Arc<Processor>, TrainError> {
+    let base = config.model.base.as_deref().map(Checkpoint::open).transpose()?;
+    let (statistics, _) = prepare_statistics(&data.statistics, &config.normalization, &dimension_names(&data.train))?;
+    let arch = Arch::for_training(&config.model, base.as_ref().map(|base| &base.arch))?;
+    processor(config, base.as_ref(), &arch, data, &statistics, &mut Vec::new())
+}
+
 fn refuse(findings: &[Finding]) -> Result<(), TrainError> {
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(TrainError::Findings(findings.to_vec()));
     }
     Ok(())
-}
-
-/// The base's sizes, with what a configuration may change about them.
-fn arch(config: &TrainConfig, base: Option<&Checkpoint>) -> Result<Arch, TrainError> {
-    let asked = Arch::from_model(&config.model);
-    let Some(base) = base else { return Ok(asked?) };
-    Ok(Arch {
-        chunk_size: config.model.chunk_size,
-        state_cond: config.model.state_cond,
-        min_period: config.model.min_period,
-        max_period: config.model.max_period,
-        ..base.arch.clone()
-    })
 }
 
 fn dimension_names(dataset: &Dataset) -> BTreeMap<String, Vec<String>> {
