@@ -7,7 +7,7 @@ use crate::full::Training;
 use crate::parity::record::Record;
 use crate::parity::training::Mode;
 use crate::parity::{adapters, end_to_end, network, shared_observation, state_condition, training};
-use crate::{behaviour, full, half, ops};
+use crate::{behaviour, full, half, ops, optimizer};
 
 /// Of the random inputs of the operations; set it to try others.
 const SEED: &str = "VLASH_GPU_TESTS_SEED";
@@ -84,7 +84,8 @@ fn optimisation() -> Vec<Test> {
         let name = format!("training::cpu::{}", mode.name());
         test(name, move |device, record| training::equals_the_cpu(device, mode, record))
     };
-    Mode::ALL.into_iter().map(follow).chain(Mode::ALL.into_iter().map(equal)).collect()
+    let optimizer = test("training::optimizer", optimizer::equals_the_cpu);
+    Mode::ALL.into_iter().map(follow).chain(Mode::ALL.into_iter().map(equal)).chain([optimizer]).collect()
 }
 
 fn precision() -> Vec<Test> {

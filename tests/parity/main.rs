@@ -3,14 +3,17 @@
 #[path = "mod.rs"]
 mod parity;
 
+use std::path::Path;
+
 use candle_core::{Device, Error, Result};
 use parity::record::Record;
 use parity::training::Mode;
-use parity::{adapters, end_to_end, network, shared_observation, state_condition, training};
+use parity::{adapters, end_to_end, network, shared_observation, state_condition, take_fixtures_from, training};
 use rstest::rstest;
 
 /// Runs a comparison on the CPU and fails when something is beyond its tolerance.
 fn held(compare: impl FnOnce(&Device, &mut Record) -> Result<()>) -> Result<()> {
+    take_fixtures_from(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")));
     let mut record = Record::default();
     compare(&Device::Cpu, &mut record)?;
     record.check().map_err(Error::Msg)
