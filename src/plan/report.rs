@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cards::Card;
 use super::fit::{Fit, Verdict, fit, verdicts};
-use super::ladder::Ladder;
+use super::ladder::{Ladder, quoted};
 use super::memory::{Memory, estimate};
 use super::subject::{PlanError, Subject, Target};
 use super::time::{Range, Time, speed_of, time};
@@ -98,6 +98,17 @@ impl Report {
         })
     }
 
+    /// How the run stands to the device, in a sentence.
+    pub fn verdict(&self) -> Option<String> {
+        self.room.as_ref().map(|room| room.sentence(self.total_bytes))
+    }
+
+    /// The settings of the ladder after which the run fits the device, as they are typed.
+    pub fn way_out(&self) -> Option<String> {
+        let free = self.room.as_ref()?.free_bytes;
+        self.ladder.first_within(free).map(|rung| self.ladder.settings(rung))
+    }
+
     /// Everything.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n\n{}", self.run, self.memory_text());
@@ -132,7 +143,11 @@ impl Report {
             let after = rung.bytes.map_or_else(|| "–".to_owned(), gib);
             let _ = writeln!(text, "  {}. {:>7}  {}", index + 1, after, rung.what);
             if !rung.settings.is_empty() {
-                let _ = writeln!(text, "              {}", rung.settings.join(" "));
+                let _ = writeln!(
+                    text,
+                    "              {}",
+                    rung.settings.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(" ")
+                );
             }
         }
         text
