@@ -27,13 +27,13 @@ fn messages(errors: &config::ConfigErrors) -> Vec<String> {
 /// What this version cannot do yet is refused; everything else of the files holds unchanged.
 #[rstest]
 #[case("pi05/sync.yaml", &["policy.device"])]
-#[case("pi05/async.yaml", &["policy.device", "shared_observation"])]
-#[case("pi05/async_lora.yaml", &["policy.device", "shared_observation"])]
+#[case("pi05/async.yaml", &["policy.device"])]
+#[case("pi05/async_lora.yaml", &["policy.device"])]
 #[case("pi05/cloud.yaml", &["policy.device"])]
 #[case("pi05/cloud_full.yaml", &["policy.device"])]
 #[case("pi0/sync.yaml", &["policy.type", "policy.device"])]
-#[case("pi0/async.yaml", &["policy.type", "policy.device", "shared_observation"])]
-#[case("pi0/async_lora.yaml", &["policy.type", "policy.device", "shared_observation"])]
+#[case("pi0/async.yaml", &["policy.type", "policy.device"])]
+#[case("pi0/async_lora.yaml", &["policy.type", "policy.device"])]
 fn a_predecessors_file_is_refused_for_nothing_but_what_is_not_built(#[case] file: &str, #[case] refused: &[&str]) {
     let errors = predecessors(file, &["data.repo=lab/pick"]).unwrap_err();
     let found = messages(&errors);
@@ -43,7 +43,7 @@ fn a_predecessors_file_is_refused_for_nothing_but_what_is_not_built(#[case] file
     }
 }
 
-const SMALL_ENOUGH: [&str; 3] = ["policy.device=cpu", "shared_observation=false", "policy.type=pi05"];
+const SMALL_ENOUGH: [&str; 2] = ["policy.device=cpu", "policy.type=pi05"];
 
 #[rstest]
 #[case("pi05/sync.yaml", 16, 1, 0, 5e-5)]
@@ -67,6 +67,7 @@ fn a_predecessors_file_means_the_same_here(
         (config.train.batch_size, config.train.grad_accum, config.train.delay.max),
         (batch, accumulation, delay)
     );
+    assert_eq!(config.train.delay.shared, file.contains("async"));
     assert_eq!((config.train.steps, config.checkpoint.every, config.log.every), (50_000, 10_000, 200));
     assert_eq!(
         config.optim,

@@ -27,9 +27,7 @@ impl Compute for Full {
         options: &StepOptions,
     ) -> candle_core::Result<StepOutput> {
         let Some(left) = self.0.checked_sub(1) else {
-            return Err(candle_core::Error::Msg(
-                "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")".into(),
-            ));
+            return Err(candle_core::Error::Msg("DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")".into()));
         };
         self.0 = left;
         Directly.gradients(policy, batch, targets, draw, options)

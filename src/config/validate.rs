@@ -1,6 +1,6 @@
 //! What a resolved configuration must fulfil as a whole. Pure; what needs files or tensors is checked elsewhere.
 
-use super::train::{DeviceKind, NormMode, OptimPreset, PolicyKind, Preset, ScheduleKind, TrainConfig};
+use super::train::{NormMode, OptimPreset, PolicyKind, Preset, ScheduleKind, TrainConfig};
 
 /// Something wrong, with the keys that it is about, the first of which is where it is shown.
 pub(crate) struct Finding {
@@ -116,9 +116,30 @@ fn recipe(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
     find(findings, blank, &["adapter.also_train", "adapter.targets"], || {
         format!("{}: a blank name would match every parameter", name("adapter.also_train"))
     });
+    shared_observation(config, name, findings);
     let hub = &config.hub;
     find(findings, hub.push && hub.repo.is_none(), &["hub.push", "hub.repo"], || {
         format!("{}: uploading needs {}=owner/name", name("hub.push"), name("hub.repo"))
+    });
+}
+
+/// What training all delays over one prefix rests on.
+fn shared_observation(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
+    if !config.train.delay.shared {
+        return;
+    }
+    let shared = name("train.delay.shared");
+    find(findings, config.train.delay.max == 0, &["train.delay.shared", "train.delay.max"], || {
+        let max = name("train.delay.max");
+        format!("{shared}: there is one delay only, {max} = 0; add {max}=8, or set it to false")
+    });
+    // π₀ carries the state in the suffix.
+    let in_prompt = config.model.kind == PolicyKind::Pi05 && !config.model.state_cond;
+    find(findings, in_prompt, &["train.delay.shared", "model.state_cond"], || {
+        format!(
+            "{shared}: the state is part of the prompt, so that every delay has a prefix of its own; add {}=true, or set it to false",
+            name("model.state_cond")
+        )
     });
 }
 
@@ -132,16 +153,6 @@ fn not_built(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) 
         config.adapter.quantize.is_some(),
         "adapter.quantize",
         "4-bit base weights (QLoRA) come with a later version; leave it out and train LoRA on the full-precision base",
-    );
-    later(
-        config.train.delay.shared,
-        "train.delay.shared",
-        "training all delays over one prefix comes with the GPU version; set it to false: delays are then drawn per sample",
-    );
-    later(
-        config.runtime.device == DeviceKind::Cuda,
-        "runtime.device",
-        "this build computes on the CPU only; set it to cpu or auto",
     );
     later(
         config.hub.push,

@@ -16,7 +16,7 @@ use super::error::DatasetError;
 use super::order::{Cursor, Order};
 use super::reader::Dataset;
 use super::sample::Sample;
-use super::window::WindowSpec;
+use super::window::{Delays, WindowSpec};
 use crate::error::{Explain, Kind};
 
 /// Waiting longer than this is said (and said again each time it passes).
@@ -37,8 +37,7 @@ pub struct LoaderOptions {
     /// Batches that are prepared ahead, at least 1.
     pub prefetch: usize,
     pub window: WindowSpec,
-    /// Largest delay offset in frames; 0: no temporal delay augmentation.
-    pub max_delay: usize,
+    pub delays: Delays,
     /// Where to start.
     pub start: Cursor,
     pub notice: Notice,
@@ -50,6 +49,7 @@ pub struct SampleRef {
     /// Position among the dataset's selected frames.
     pub sample: usize,
     pub epoch: u64,
+    /// The delay drawn for it; 0 where all delays are branches of the sample.
     pub delay: usize,
 }
 
@@ -114,7 +114,7 @@ struct Shared<T, E: Explain> {
     dataset: Arc<Dataset>,
     order: Order,
     window: WindowSpec,
-    max_delay: usize,
+    delays: Delays,
     transform: Transform<T, E>,
     /// Samples that may be in preparation or waiting.
     capacity: u64,
@@ -162,7 +162,7 @@ impl<T: Send + 'static, E: Explain> Loader<T, E> {
             dataset,
             order,
             window: options.window,
-            max_delay: options.max_delay,
+            delays: options.delays,
             transform,
             capacity: (batch_size as u64).saturating_mul(options.prefetch.max(1) as u64),
             queue: Mutex::new(queue),
@@ -272,10 +272,14 @@ impl<T, E: Explain> Shared<T, E> {
         let made = catch_unwind(AssertUnwindSafe(|| {
             let read = |source| LoaderError::Read { sample, source };
             let (episode, frame) = self.dataset.locate(sample.sample).map_err(read)?;
-            let length = episode.rows.length;
-            let delay = self.order.delay(cursor.epoch, sample.sample, frame, length, self.max_delay);
-            sample.delay = delay;
-            let raw = self.dataset.sample(sample.sample, &self.window, delay);
+            let delays = match self.delays {
+                Delays::All { max } => (0..=max).collect(),
+                Delays::Drawn { max } => {
+                    sample.delay = self.order.delay(cursor.epoch, sample.sample, frame, episode.rows.length, max);
+                    vec![sample.delay]
+                }
+            };
+            let raw = self.dataset.branches(sample.sample, &self.window, delays);
             let raw = raw.map_err(|source| LoaderError::Read { sample, source })?;
             (self.transform)(raw, sample).map_err(|source| LoaderError::Transform { sample, source })
         }));

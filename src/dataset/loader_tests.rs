@@ -18,7 +18,7 @@ fn options(workers: usize, start: Cursor) -> LoaderOptions {
         workers,
         prefetch: 2,
         window: WindowSpec { horizon: 6, state: StateRule::ActionProxy },
-        max_delay: 4,
+        delays: Delays::Drawn { max: 4 },
         start,
         notice: Arc::new(|text| panic!("nothing to wait for: {text}")),
     }
@@ -48,8 +48,27 @@ fn the_stream_is_the_same_with_any_number_of_workers() {
     assert_eq!(shown[..22].iter().collect::<BTreeSet<_>>().len(), 22);
     assert_eq!(shown[22..44].iter().collect::<BTreeSet<_>>().len(), 22);
     assert_ne!(shown[..22], shown[22..44]);
-    assert!(alone.iter().flat_map(|(items, _)| items).any(|sample| sample.delay > 0));
+    assert!(alone.iter().flat_map(|(items, _)| items).any(|sample| sample.delays[0] > 0));
     assert!(alone.iter().flat_map(|(items, _)| items).all(|sample| !sample.action_is_pad[0]));
+}
+
+#[test]
+fn all_delays_of_a_frame_are_branches_of_one_sample_with_any_number_of_workers() {
+    let stream = |workers| {
+        let options = LoaderOptions { delays: Delays::All { max: 4 }, ..options(workers, Cursor::default()) };
+        let mut loader = loader(options, Ok);
+        (0..4).flat_map(|_| loader.next_batch().unwrap().items).collect::<Vec<Sample>>()
+    };
+    let alone = stream(0);
+    assert_eq!(stream(3), alone);
+    let drawn: Vec<usize> = self::stream(0, Cursor::default(), 4)
+        .into_iter()
+        .flat_map(|(items, _)| items)
+        .map(|sample| sample.index)
+        .collect();
+    assert_eq!(alone.iter().map(|sample| sample.index).collect::<Vec<_>>(), drawn, "the same frames in the same order");
+    assert!(alone.iter().all(|sample| sample.delays == [0, 1, 2, 3, 4] && sample.valid == [true; 5]));
+    assert!(alone.iter().any(|sample| sample.action_is_pad[4 * 6]), "branches may lie past the episode's end");
 }
 
 #[test]

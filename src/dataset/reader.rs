@@ -177,6 +177,12 @@ impl Dataset {
 
     /// The sample at `position`, its window `delay` frames later.
     pub fn sample(&self, position: usize, window: &WindowSpec, delay: usize) -> Result<Sample, DatasetError> {
+        self.branches(position, window, vec![delay])
+    }
+
+    /// The sample at `position` with a branch for each of `delays`, in that order: images once, and of each branch what
+    /// [`Dataset::sample`] gives for its delay.
+    pub fn branches(&self, position: usize, window: &WindowSpec, delays: Vec<usize>) -> Result<Sample, DatasetError> {
         let (episode, frame) = self.locate(position)?;
         let rows = &episode.rows;
         let images = self
@@ -184,27 +190,31 @@ impl Dataset {
             .iter()
             .map(|camera| Ok((camera.name.clone(), self.image(episode, camera, frame)?)))
             .collect::<Result<Vec<_>, DatasetError>>()?;
-        let state = match window.state(frame, delay, rows.length) {
-            StateSource::State(frame) => row(&rows.state, self.state_dim(), frame),
-            StateSource::Action(frame) => {
-                window.check(self.state_dim(), self.action_dim(), delay)?;
-                row(&rows.action, self.action_dim(), frame)
+        let steps = window.horizon.saturating_mul(delays.len());
+        let mut state = Vec::with_capacity(self.state_dim().saturating_mul(delays.len()));
+        let mut actions = Vec::with_capacity(steps.saturating_mul(self.action_dim()));
+        let mut action_is_pad = Vec::with_capacity(steps);
+        for &delay in &delays {
+            state.extend_from_slice(match window.state(frame, delay, rows.length) {
+                StateSource::State(frame) => row(&rows.state, self.state_dim(), frame),
+                StateSource::Action(frame) => {
+                    window.check(self.state_dim(), self.action_dim(), delay)?;
+                    row(&rows.action, self.action_dim(), frame)
+                }
+            });
+            for step in window.actions(frame, delay, rows.length) {
+                actions.extend_from_slice(row(&rows.action, self.action_dim(), step.frame));
+                action_is_pad.push(step.is_pad);
             }
-        };
-        let steps = window.actions(frame, delay, rows.length);
-        let mut actions = Vec::with_capacity(window.horizon.saturating_mul(self.action_dim()));
-        let mut action_is_pad = Vec::with_capacity(window.horizon);
-        for step in steps {
-            actions.extend_from_slice(row(&rows.action, self.action_dim(), step.frame));
-            action_is_pad.push(step.is_pad);
         }
         Ok(Sample {
             index: rows.index.get(frame).and_then(|&i| usize::try_from(i).ok()).unwrap_or(episode.meta.from + frame),
             episode: episode.meta.index,
             frame,
-            delay,
+            valid: vec![true; delays.len()],
+            delays,
             images,
-            state: state.to_vec(),
+            state,
             actions,
             action_is_pad,
             task: self.task(episode, frame)?.to_owned(),

@@ -8,6 +8,7 @@ use rstest::rstest;
 use safetensors::SafeTensors;
 
 use super::proxy::ProxyReport;
+use super::sample::Sample;
 use super::window::{StateRule, WindowSpec};
 use super::*;
 use crate::error::Explain;
@@ -68,15 +69,20 @@ fn windows_are_those_of_the_reference(#[case] golden: &str, #[case] dataset: &st
     let pads = golden.tensor("action_is_pad").unwrap().data().to_vec();
     let state_dim = dataset.state_dim();
     let spec = WindowSpec { horizon, state };
+    let compare = |sample: &Sample, at: usize, rows: usize| {
+        assert_eq!(sample.actions, actions[at * horizon * action_dim..][..rows * horizon * action_dim]);
+        assert_eq!(sample.state, states[at * state_dim..][..rows * state_dim]);
+        let is_pad: Vec<u8> = sample.action_is_pad.iter().map(|&pad| pad.into()).collect();
+        assert_eq!(is_pad, pads[at * horizon..][..rows * horizon]);
+        assert_eq!(sample.valid, vec![true; rows]);
+    };
     for position in 0..frames {
         for delay in 0..delays {
-            let sample = dataset.sample(position, &spec, delay).unwrap();
-            let at = position * delays + delay;
-            assert_eq!(sample.actions, actions[at * horizon * action_dim..][..horizon * action_dim]);
-            assert_eq!(sample.state, states[at * state_dim..][..state_dim]);
-            let is_pad: Vec<u8> = sample.action_is_pad.iter().map(|&pad| pad.into()).collect();
-            assert_eq!(is_pad, pads[at * horizon..][..horizon]);
+            compare(&dataset.sample(position, &spec, delay).unwrap(), position * delays + delay, 1);
         }
+        // All of them as branches of one sample.
+        let all = dataset.branches(position, &spec, (0..delays).collect()).unwrap();
+        compare(&all, position * delays, delays);
     }
 }
 

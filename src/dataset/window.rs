@@ -30,6 +30,15 @@ pub struct WindowSpec {
     pub state: StateRule,
 }
 
+/// Which delays of a frame are trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delays {
+    /// One a sample, drawn uniformly from those up to `max` that leave its window a step inside the episode.
+    Drawn { max: usize },
+    /// All of `0..=max` in order, as branches of one sample; those past the episode's end are padding.
+    All { max: usize },
+}
+
 /// A value to take from an episode, by frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateSource {
@@ -113,16 +122,26 @@ pub fn largest_delay(t: usize, length: usize, max_delay: usize) -> usize {
     max_delay.min(length.saturating_sub(1).saturating_sub(t))
 }
 
-/// The share of action steps that are padding, over episodes of these lengths, with delays drawn uniformly from
-/// 0 … [`largest_delay`].
-pub fn padding_share(lengths: &[usize], horizon: usize, max_delay: usize) -> f64 {
+impl Delays {
+    /// The largest delay that a sample of frame `t` may have.
+    fn largest(self, t: usize, length: usize) -> usize {
+        match self {
+            Delays::Drawn { max } => largest_delay(t, length, max),
+            Delays::All { max } => max,
+        }
+    }
+}
+
+/// The share of action steps that are padding, over episodes of these lengths.
+pub fn padding_share(lengths: &[usize], horizon: usize, trained: Delays) -> f64 {
     let mut padded = 0.0;
     let mut frames = 0.0;
     for &length in lengths {
         for t in 0..length {
-            let delays = largest_delay(t, length, max_delay);
-            // Steps past the end grow by one a frame of delay, from the first delay at which there are any.
-            let sum: f64 = (0..=delays).map(|delay| (t + delay + horizon).saturating_sub(length) as f64).sum();
+            let delays = trained.largest(t, length);
+            // Steps past the end grow by one a frame of delay, from the first delay at which there are any to all steps.
+            let past = |delay: usize| (t + delay + horizon).saturating_sub(length).min(horizon);
+            let sum: f64 = (0..=delays).map(|delay| past(delay) as f64).sum();
             padded += sum / (delays + 1) as f64;
         }
         frames += length as f64;
@@ -133,7 +152,7 @@ pub fn padding_share(lengths: &[usize], horizon: usize, max_delay: usize) -> f64
 /// How much of the action windows is padding: a note, and a warning from where most of a policy's targets would be.
 pub fn padding_finding(lengths: &[usize], horizon: usize, max_delay: usize) -> Finding {
     const WARN_ABOVE: f64 = 0.4;
-    let share = padding_share(lengths, horizon, max_delay);
+    let share = padding_share(lengths, horizon, Delays::Drawn { max: max_delay });
     let (shortest, longest) = (lengths.iter().min().unwrap_or(&0), lengths.iter().max().unwrap_or(&0));
     let heavy = share > WARN_ABOVE;
     Finding {
@@ -200,9 +219,10 @@ mod tests {
     #[test]
     fn padding_of_a_long_chunk_on_short_episodes() {
         // An episode of 60 and a chunk of 50: the last 49 frames miss 1, 2, … 49 steps.
-        let share = padding_share(&[60], 50, 0);
+        let share = padding_share(&[60], 50, Delays::Drawn { max: 0 });
         assert!((share - (49.0 * 50.0 / 2.0) / (60.0 * 50.0)).abs() < 1e-12);
-        assert_eq!(padding_share(&[1], 1, 8), 0.0);
+        assert_eq!(padding_share(&[1], 1, Delays::Drawn { max: 8 }), 0.0);
+        assert_eq!(padding_share(&[1], 1, Delays::All { max: 8 }), 8.0 / 9.0);
         let note = padding_finding(&[60, 340], 50, 0);
         assert_eq!(note.severity, Severity::Note);
         assert_eq!(

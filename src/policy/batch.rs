@@ -1,8 +1,12 @@
 //! What the network takes: tensors, already processed (resized, normalised, tokenised, padded).
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{Device, Result, Tensor, bail};
 
 /// Observations of a batch of B samples.
+///
+/// A training batch may hold several *branches* of an observation: suffixes over the same images and prompt, each with
+/// a state, target, noise and flow time of its own. Everything a branch has is in rows of K branches an observation,
+/// row `b·K + k` for branch k of observation b.
 #[derive(Debug, Clone)]
 pub struct Batch {
     /// One per camera slot in configured order: f32 `[B, 3, R, R]` in [-1, 1]; a slot that no sample has is left out.
@@ -13,12 +17,12 @@ pub struct Batch {
     pub tokens: Tensor,
     /// Real tokens at the start of each row of `tokens`.
     pub token_lengths: Vec<usize>,
-    /// f32 `[B, max_state_dim]`, normalised, zero-padded. Read when the state is not in the prompt.
+    /// f32 `[B·K, max_state_dim]`, normalised, zero-padded. Read when the state is not in the prompt.
     pub state: Tensor,
 }
 
 impl Batch {
-    /// Number of samples.
+    /// Number of observations B.
     pub fn len(&self) -> usize {
         self.token_lengths.len()
     }
@@ -28,7 +32,7 @@ impl Batch {
         self.token_lengths.is_empty()
     }
 
-    /// The samples at `rows`, in that order; a row may repeat.
+    /// The observations at `rows`, in that order, with the states of all their branches; a row may repeat.
     pub fn select(&self, rows: &[usize]) -> Result<Batch> {
         if let Some(row) = rows.iter().find(|&&row| row >= self.len()) {
             bail!("sample {row} of a batch of {}", self.len())
@@ -46,8 +50,19 @@ impl Batch {
             image_masks: self.image_masks.iter().map(mask).collect::<Result<_>>()?,
             tokens: pick(&self.tokens)?,
             token_lengths: rows.iter().map(|&row| self.token_lengths[row]).collect(),
-            state: pick(&self.state)?,
+            state: self.select_states(&ids)?,
         })
+    }
+
+    fn select_states(&self, rows: &[u32]) -> Result<Tensor> {
+        let (states, width) = self.state.dims2()?;
+        let branches = states / self.len().max(1);
+        if branches * self.len() != states {
+            bail!("{states} states for {} observations", self.len())
+        }
+        let grouped = self.state.reshape((self.len(), branches * width))?;
+        let picked = grouped.index_select(&Tensor::new(rows, self.state.device())?, 0)?;
+        picked.reshape((rows.len() * branches, width))
     }
 
     /// The batch without what is masked in every sample: absent cameras, and token columns behind the longest
@@ -66,32 +81,96 @@ impl Batch {
             state: self.state.clone(),
         })
     }
+
+    /// The batch with all its tensors on `device`.
+    pub fn to_device(&self, device: &Device) -> Result<Batch> {
+        Ok(Batch {
+            images: self.images.iter().map(|image| image.to_device(device)).collect::<Result<_>>()?,
+            image_masks: self.image_masks.clone(),
+            tokens: self.tokens.to_device(device)?,
+            token_lengths: self.token_lengths.clone(),
+            state: self.state.to_device(device)?,
+        })
+    }
 }
 
 /// What the network should predict.
 #[derive(Debug, Clone)]
 pub struct Targets {
-    /// f32 `[B, H, max_action_dim]`, normalised, zero-padded.
+    /// f32 `[B·K, H, max_action_dim]`, normalised, zero-padded.
     pub actions: Tensor,
-    /// f32 `[B, H]`: 1 where the step lies past the episode's end.
+    /// f32 `[B·K, H]`: 1 where the step lies past the episode's end.
     pub is_pad: Tensor,
     /// Real action dimensions.
     pub action_dim: usize,
+    /// How the rows belong to observations: [`Branches::ONE`] in a plain batch.
+    pub branches: Branches,
+}
+
+/// How many suffixes stand over each observation, and which of them count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Branches {
+    /// K, at least 1.
+    count: usize,
+    /// Rows `b·K + k` that are neither in the loss nor in its denominator, ascending.
+    left_out: Vec<usize>,
+}
+
+impl Branches {
+    /// A plain batch: one suffix an observation, all of which count.
+    pub const ONE: Branches = Branches { count: 1, left_out: Vec::new() };
+
+    /// `count` branches an observation. `valid`, a flag a row, says which count; every observation has as many rows.
+    ///
+    /// # Errors
+    /// No branch; rows that are no multiple of `count`.
+    pub fn new(count: usize, valid: &[bool]) -> Result<Branches> {
+        if count == 0 || !valid.len().is_multiple_of(count) {
+            bail!("{} rows in branches of {count}", valid.len())
+        }
+        let left_out = (0..valid.len()).filter(|&row| !valid[row]).collect();
+        Ok(Branches { count, left_out })
+    }
+
+    /// K: suffixes an observation.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether the row counts.
+    pub fn counts(&self, row: usize) -> bool {
+        self.left_out.binary_search(&row).is_err()
+    }
+}
+
+impl Targets {
+    /// The targets with their tensors on `device`.
+    pub fn to_device(&self, device: &Device) -> Result<Targets> {
+        let (actions, is_pad) = (self.actions.to_device(device)?, self.is_pad.to_device(device)?);
+        Ok(Targets { actions, is_pad, ..self.clone() })
+    }
 }
 
 /// The random part of a training step, injected.
 #[derive(Debug, Clone)]
 pub struct Draw {
-    /// f32 `[B, H, max_action_dim]`, N(0, 1).
+    /// f32 `[B·K, H, max_action_dim]`, N(0, 1).
     pub noise: Tensor,
-    /// f32 `[B]`, flow time in (0, 1]: 1 is noise, 0 is data.
+    /// f32 `[B·K]`, flow time in (0, 1]: 1 is noise, 0 is data.
     pub time: Tensor,
+}
+
+impl Draw {
+    /// The same numbers on `device`.
+    pub fn to_device(&self, device: &Device) -> Result<Draw> {
+        Ok(Draw { noise: self.noise.to_device(device)?, time: self.time.to_device(device)? })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::{DType, Device};
+    use candle_core::DType;
 
     fn batch() -> Result<Batch> {
         let device = &Device::Cpu;
@@ -115,6 +194,19 @@ mod tests {
         assert_eq!(two.state.to_vec2::<f32>()?, [[2.], [1.]]);
         assert_eq!(two.images[0].dims(), [2, 3, 2, 2]);
         assert!(batch()?.select(&[3]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn branches_move_with_their_observation() -> Result<()> {
+        let states = Tensor::new(&[[0f32], [0.5], [1.], [1.5], [2.], [2.5]], &Device::Cpu)?;
+        let two = Batch { state: states.clone(), ..batch()? }.select(&[2, 0])?;
+        assert_eq!(two.state.to_vec2::<f32>()?, [[2.], [2.5], [0.], [0.5]]);
+        assert!(Batch { state: states.narrow(0, 0, 5)?, ..batch()? }.select(&[0]).is_err());
+        let branches = Branches::new(2, &[true, false, true, true])?;
+        assert_eq!((0..4).map(|row| branches.counts(row)).collect::<Vec<_>>(), [true, false, true, true]);
+        assert_eq!(Branches::new(1, &[true; 4])?, Branches::ONE);
+        assert!(Branches::new(0, &[]).is_err() && Branches::new(3, &[true; 4]).is_err());
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use super::arch::Arch;
 use super::batch::{Batch, Draw, Targets};
 use super::network::geometry::{Geometry, prefix_real};
-use super::network::loss::{Losses, Velocities};
+use super::network::loss::{Losses, Mean, Velocities};
 use super::network::trace::Trace;
 use super::network::{Builder, Network, PrefixCache, SuffixInputs, Weight, flow};
 use super::segment::{Tape, Trained, Value, Walk};
@@ -46,17 +46,26 @@ pub struct StepOutput {
     pub loss: f64,
     /// By our own definition.
     pub loss_valid: f64,
-    pub loss_per_sample: Vec<f64>,
+    /// By our own definition, as sum and count, of each row (branch) alone.
+    pub rows: Vec<Mean>,
     /// f32, scaled, by parameter name; a parameter that no gradient reached is absent.
     pub gradients: BTreeMap<String, Tensor>,
     pub forward_s: f64,
     pub backward_s: f64,
 }
 
+/// Observations of a batch as the denoising steps read them.
+pub struct Observed {
+    geometry: Geometry,
+    cache: PrefixCache,
+    state: Tensor,
+    samples: usize,
+}
+
 /// One chunk on its way from noise to actions, f32 `[B, H, A]`.
 pub(super) struct Sampled {
     pub actions: Tensor,
-    /// Intermediate tensors under the names of the reference files, when asked for.
+    /// Intermediate tensors under the names of the reference files, when they were recorded.
     pub trace: BTreeMap<String, Tensor>,
 }
 
@@ -84,7 +93,7 @@ impl Policy {
         &self.arch
     }
 
-    /// Where it computes.
+    /// Where it computes; batches must lie there.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -106,7 +115,7 @@ impl Policy {
         self.trained.iter().filter(factor).map(|t| (t.name.as_str(), t.var.as_detached_tensor()))
     }
 
-    /// Loss and gradients of a (micro-)batch.
+    /// Loss and gradients of a (micro-)batch, whose prefix is computed once for all branches of an observation.
     pub fn gradients(
         &self,
         batch: &Batch,
@@ -139,8 +148,8 @@ impl Policy {
             gradients.insert(trained.name.clone(), trained.var.as_detached_tensor().zeros_like()?);
         }
         let backward_s = started.elapsed().as_secs_f64();
-        let Losses { loss, loss_valid, per_sample, .. } = losses;
-        Ok(StepOutput { loss, loss_valid, loss_per_sample: per_sample, gradients, forward_s, backward_s })
+        let Losses { loss, loss_valid, rows, .. } = losses;
+        Ok(StepOutput { loss, loss_valid, rows, gradients, forward_s, backward_s })
     }
 
     /// The losses alone: no graph, no dropout.
@@ -161,38 +170,54 @@ impl Policy {
     /// A chunk of normalised actions f32 `[B, H, A]` by `steps` Euler steps from `noise` of the same shape. The
     /// prefix is computed once; its keys and values serve all steps.
     pub fn sample(&self, batch: &Batch, noise: &Tensor, steps: usize) -> Result<Tensor> {
-        Ok(self.sample_traced(&batch.trimmed()?, noise, steps, false)?.actions)
+        self.denoise(&self.observe(batch)?, noise, steps)
     }
 
-    /// The training forward with every boundary tensor under its name in the reference files. Nothing is trimmed.
-    pub(super) fn trace_training(
-        &self,
-        batch: &Batch,
-        targets: &Targets,
-        draw: &Draw,
-    ) -> Result<BTreeMap<String, Tensor>> {
+    /// The first half of [`Policy::sample`]: what the denoising steps need of the observations.
+    pub fn observe(&self, batch: &Batch) -> Result<Observed> {
+        self.observe_traced(&batch.trimmed()?, &mut Trace::off())
+    }
+
+    /// The second half of [`Policy::sample`].
+    pub fn denoise(&self, observed: &Observed, noise: &Tensor, steps: usize) -> Result<Tensor> {
+        Ok(self.denoise_traced(observed, noise, steps, Trace::off())?.actions)
+    }
+
+    /// The training forward with every boundary tensor under its name in the reference files (`u_t` and `v_t`: the wanted
+    /// and the predicted velocity f32 `[B·K, H, A]`). Nothing is trimmed.
+    pub fn trace_training(&self, batch: &Batch, targets: &Targets, draw: &Draw) -> Result<BTreeMap<String, Tensor>> {
         let (mut tape, mut trace) = (Tape::new(Walk::EVALUATE), Trace::on());
         self.training_forward(&mut tape, batch, targets, draw, &mut trace)?;
         Ok(trace.into_tensors())
     }
 
-    /// [`Policy::sample`] on the batch as it stands, with a trace on request.
-    pub(super) fn sample_traced(&self, batch: &Batch, noise: &Tensor, steps: usize, traced: bool) -> Result<Sampled> {
+    /// [`Policy::sample`] on the batch as it stands, with a trace.
+    pub(super) fn sample_traced(&self, batch: &Batch, noise: &Tensor, steps: usize) -> Result<Sampled> {
+        let mut record = Trace::on();
+        let observed = self.observe_traced(batch, &mut record)?;
+        self.denoise_traced(&observed, noise, steps, record)
+    }
+
+    fn observe_traced(&self, batch: &Batch, record: &mut Trace) -> Result<Observed> {
+        let (geometry, cache) = self.prefix(&mut Tape::new(Walk::EVALUATE), batch, 1, record)?;
+        Ok(Observed { geometry, cache, state: batch.state.clone(), samples: batch.len() })
+    }
+
+    fn denoise_traced(&self, observed: &Observed, noise: &Tensor, steps: usize, mut record: Trace) -> Result<Sampled> {
         if steps == 0 {
             bail!("sampling takes at least one step")
         }
-        self.expect_chunk("noise", noise, batch.len())?;
-        let trace = |on: bool| if on { Trace::on() } else { Trace::off() };
-        let (mut tape, mut record) = (Tape::new(Walk::EVALUATE), trace(traced));
-        let (geometry, cache) = self.prefix(&mut tape, batch, &mut record)?;
+        self.expect_chunk("noise", noise, observed.samples)?;
+        let Observed { geometry, cache, state, samples } = observed;
+        let mut tape = Tape::new(Walk::EVALUATE);
         let dt = -1.0 / steps as f64;
         let mut x_t = noise.to_dtype(DType::F32)?;
         for (step, time) in flow::times(steps).into_iter().enumerate() {
-            let time = vec![time; batch.len()];
-            let inputs = SuffixInputs { x_t: &x_t, time: &time, state: &batch.state };
+            let time = vec![time; *samples];
+            let inputs = SuffixInputs { x_t: &x_t, time: &time, state };
             // The layers of the first step are worth comparing; the later ones are the same code.
-            let mut layers = trace(traced && step == 0);
-            let velocity = self.network.velocity(&mut tape, &cache, &inputs, &geometry, &mut layers)?.tensor;
+            let mut layers = if record.is_on() && step == 0 { Trace::on() } else { Trace::off() };
+            let velocity = self.network.velocity(&mut tape, cache, &inputs, geometry, &mut layers)?.tensor;
             for (name, tensor) in layers.into_tensors() {
                 record.record(format_args!("step.{step}.{name}"), &tensor);
             }
@@ -215,12 +240,18 @@ impl Policy {
         draw: &Draw,
         trace: &mut Trace,
     ) -> Result<(Value, Tensor)> {
-        self.expect_chunk("actions", &targets.actions, batch.len())?;
-        self.expect_chunk("noise", &draw.noise, batch.len())?;
-        if draw.time.dims() != [batch.len()] {
-            bail!("flow times {:?} for {} samples", draw.time.dims(), batch.len())
+        let branches = targets.branches.count();
+        let rows = batch.len() * branches;
+        self.expect_chunk("actions", &targets.actions, rows)?;
+        self.expect_chunk("noise", &draw.noise, rows)?;
+        if draw.time.dims() != [rows] {
+            bail!("flow times {:?} for {} samples of {branches} branches", draw.time.dims(), batch.len())
         }
-        let (geometry, cache) = self.prefix(tape, batch, trace)?;
+        if self.arch.state_cond && batch.state.dims() != [rows, self.arch.max_state_dim] {
+            let wanted = [rows, self.arch.max_state_dim];
+            bail!("states of shape {:?}, wanted {wanted:?}", batch.state.dims())
+        }
+        let (geometry, cache) = self.prefix(tape, batch, branches, trace)?;
         let x_t = flow::interpolate(&targets.actions, draw)?;
         let wanted = flow::velocity(&targets.actions, draw)?;
         trace.record("x_t", &x_t);
@@ -230,11 +261,17 @@ impl Policy {
         Ok((self.network.velocity(tape, &cache, &inputs, &geometry, trace)?, wanted))
     }
 
-    fn prefix<'p>(&'p self, tape: &mut Tape<'p>, batch: &Batch, trace: &mut Trace) -> Result<(Geometry, PrefixCache)> {
+    fn prefix<'p>(
+        &'p self,
+        tape: &mut Tape<'p>,
+        batch: &Batch,
+        branches: usize,
+        trace: &mut Trace,
+    ) -> Result<(Geometry, PrefixCache)> {
         if batch.is_empty() {
             bail!("a batch without a sample")
         }
-        let geometry = Geometry::new(&self.arch, &prefix_real(&self.arch, batch)?, &self.device)?;
+        let geometry = Geometry::new(&self.arch, &prefix_real(&self.arch, batch)?, branches, &self.device)?;
         let cache = self.network.prefix(tape, &batch.images, &batch.tokens, &geometry, trace)?;
         Ok((geometry, cache))
     }
@@ -253,6 +290,7 @@ struct Compared {
     predicted: Vec<f32>,
     wanted: Vec<f32>,
     is_pad: Vec<bool>,
+    counts: Vec<bool>,
     chunk: usize,
     dims: usize,
     action_dim: usize,
@@ -260,9 +298,9 @@ struct Compared {
 
 impl Compared {
     fn new(predicted: &Tensor, wanted: &Tensor, targets: &Targets) -> Result<Self> {
-        let (batch, chunk, dims) = predicted.dims3()?;
-        if targets.is_pad.dims() != [batch, chunk] {
-            bail!("pad flags of shape {:?}, wanted {:?}", targets.is_pad.dims(), [batch, chunk])
+        let (rows, chunk, dims) = predicted.dims3()?;
+        if targets.is_pad.dims() != [rows, chunk] {
+            bail!("pad flags of shape {:?}, wanted {:?}", targets.is_pad.dims(), [rows, chunk])
         }
         if targets.action_dim == 0 || targets.action_dim > dims {
             bail!("{} real action dimensions of {dims}", targets.action_dim)
@@ -272,6 +310,7 @@ impl Compared {
             predicted: values(predicted)?,
             wanted: values(wanted)?,
             is_pad: values(&targets.is_pad)?.into_iter().map(|pad| pad != 0.0).collect(),
+            counts: (0..rows).map(|row| targets.branches.counts(row)).collect(),
             chunk,
             dims,
             action_dim: targets.action_dim,
@@ -279,7 +318,7 @@ impl Compared {
     }
 
     fn velocities(&self) -> Velocities<'_> {
-        let Self { predicted, wanted, is_pad, chunk, dims, action_dim } = self;
-        Velocities { predicted, wanted, is_pad, chunk: *chunk, dims: *dims, action_dim: *action_dim }
+        let Self { predicted, wanted, is_pad, counts, chunk, dims, action_dim } = self;
+        Velocities { predicted, wanted, is_pad, counts, chunk: *chunk, dims: *dims, action_dim: *action_dim }
     }
 }

@@ -115,8 +115,9 @@ pub fn line(body: &Body) -> Option<String> {
 }
 
 fn step_line(m: &StepMetrics) -> String {
+    let chunks = m.chunks_per_s.map_or(String::new(), |rate| format!(" {rate:.1} chunks/s"));
     format!(
-        "step {} loss {:.4} valid {:.4} gnorm {:.3} lr {:.3e} epoch {:.2} {:.1} samples/s {:.0} ms/step (data {:.0} forward {:.0} backward {:.0} optimizer {:.0})",
+        "step {} loss {:.4} valid {:.4} gnorm {:.3} lr {:.3e} epoch {:.2} {:.1} samples/s{chunks} {:.0} ms/step (data {:.0} forward {:.0} backward {:.0} optimizer {:.0}){}",
         m.step,
         m.loss,
         m.loss_valid,
@@ -128,8 +129,18 @@ fn step_line(m: &StepMetrics) -> String {
         m.data_s * 1e3,
         m.forward_s * 1e3,
         m.backward_s * 1e3,
-        m.optimizer_s * 1e3
+        m.optimizer_s * 1e3,
+        by_delay(&m.loss_by_delay)
     )
+}
+
+/// `, by delay 0..2: 0.4100 - 0.3900`; nothing without delays.
+fn by_delay(losses: &[Option<f64>]) -> String {
+    if losses.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> = losses.iter().map(|l| l.map_or_else(|| "-".into(), |l| format!("{l:.4}"))).collect();
+    format!(", by delay 0..{}: {}", losses.len() - 1, each.join(" "))
 }
 
 fn validation_line(m: &ValidationMetrics) -> String {
@@ -144,6 +155,7 @@ fn validation_line(m: &ValidationMetrics) -> String {
     if let Some(shuffled) = m.shuffled {
         text.push_str(&format!(", shuffled observations {shuffled:.4}{}", ratio(shuffled, m.loss)));
     }
+    text.push_str(&by_delay(&m.loss_by_delay));
     text
 }
 
@@ -200,5 +212,20 @@ mod tests {
             line(&Body::Validation(metrics)).unwrap(),
             "validation at step 5: loss 0.2000, zero velocity 1.0000 (0.20×), shuffled observations 0.5000 (2.50×)"
         );
+    }
+
+    #[test]
+    fn a_step_of_several_chunks_a_sample_shows_both_rates_and_every_delay() {
+        let metrics = StepMetrics {
+            samples_per_s: 10.0,
+            chunks_per_s: Some(30.0),
+            loss_by_delay: vec![Some(0.41), None, Some(0.39)],
+            ..Default::default()
+        };
+        let text = line(&Body::Step(metrics)).unwrap();
+        assert!(text.contains(" 10.0 samples/s 30.0 chunks/s "), "{text}");
+        assert!(text.ends_with(", by delay 0..2: 0.4100 - 0.3900"), "{text}");
+        let plain = line(&Body::Step(StepMetrics::default())).unwrap();
+        assert!(!plain.contains("chunks/s") && plain.ends_with(')'), "{plain}");
     }
 }

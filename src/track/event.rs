@@ -54,9 +54,15 @@ pub struct StepMetrics {
     pub grad_norm: f64,
     pub lr: f64,
     pub epoch: f64,
-    /// Samples seen since the run began.
+    /// Samples seen since the run began: frames, each once however many delays of it are trained.
     pub samples: u64,
     pub samples_per_s: f64,
+    /// Chunks trained a second where a sample has several, one for each delay (`train.delay.shared`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunks_per_s: Option<f64>,
+    /// `loss_valid` by delay offset 0, 1, …, of a run that trains delays; none where no valid step of the delay was seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loss_by_delay: Vec<Option<f64>>,
     /// Wall seconds of one optimizer step and of its parts.
     pub step_s: f64,
     pub data_s: f64,
@@ -77,6 +83,10 @@ pub struct ValidationMetrics {
     pub zero_velocity: f64,
     /// The loss when observations are shuffled between samples.
     pub shuffled: Option<f64>,
+    /// By delay offset 0, 1, …, of a run that trains delays; none where no valid step of the delay is held out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loss_by_delay: Vec<Option<f64>>,
+    /// Frames.
     pub samples: u64,
     pub seconds: f64,
 }

@@ -18,8 +18,10 @@ use crate::policy::processor::{Prepared, Processor, ProcessorError, TokenPadding
 pub struct Fed {
     pub batch: Batch,
     pub targets: Targets,
-    /// Dataset frame of each row.
+    /// Dataset frame of each observation.
     pub indices: Vec<usize>,
+    /// Delay of each row of the targets.
+    pub delays: Vec<usize>,
 }
 
 /// Delivers micro-batches in an order that depends on seed and position alone.
@@ -62,6 +64,7 @@ impl Feed {
         let loaded = self.loader.next_batch().map_err(Box::new)?;
         let (batch, targets) = self.processor.collate(&loaded.items, self.padding, &self.device)?;
         let indices = loaded.items.iter().map(|item| item.index).collect();
-        Ok(Fed { batch, targets, indices })
+        let delays = loaded.items.iter().flat_map(|item| item.delays.iter().copied()).collect();
+        Ok(Fed { batch, targets, indices, delays })
     }
 }

@@ -285,7 +285,7 @@ fn train(
         workers: config.data.workers,
         prefetch: PREFETCH * config.data.workers.max(1),
         window: session.data.window,
-        max_delay: config.train.delay.max,
+        delays: prepare::delays(config),
         start,
         notice: recorder.waiting(),
     };

@@ -17,7 +17,7 @@ use super::export::Exporter;
 use super::feed::{Fed, Feed};
 use super::first_step;
 use super::memory;
-use super::meter::{Meter, StepCost};
+use super::meter::{ByDelay, Meter, StepCost};
 use super::out_of_memory::{Doing, OutOfMemory, exhausted};
 use super::schedule::Schedule;
 use super::signals::StopFlag;
@@ -125,7 +125,7 @@ impl Trainer<'_> {
 
     /// One optimizer step: G micro-steps, clipping, update.
     fn step(&mut self, recorder: &mut Recorder) -> Result<(), TrainError> {
-        let mut cost = StepCost::default();
+        let mut cost = StepCost { by_delay: ByDelay::up_to(self.config.train.delay.max), ..StepCost::default() };
         let mut indices = Vec::new();
         self.doing = Doing::Gradients;
         let gradients = self.accumulate(&mut cost, &mut indices)?;
@@ -186,6 +186,8 @@ impl Trainer<'_> {
             cost.forward_s += output.forward_s;
             cost.backward_s += output.backward_s;
             cost.samples += fed.indices.len() as u64;
+            cost.chunks += fed.delays.len() as u64;
+            cost.by_delay.add(&fed.delays, &output.rows);
             indices.extend(fed.indices);
             add(&mut total, output.gradients)?;
         }
@@ -444,7 +446,11 @@ impl Trainer<'_> {
     }
 }
 
-fn add(total: &mut BTreeMap<String, Tensor>, gradients: BTreeMap<String, Tensor>) -> candle_core::Result<()> {
+/// Adds the gradients of another micro-step.
+pub(crate) fn add(
+    total: &mut BTreeMap<String, Tensor>,
+    gradients: BTreeMap<String, Tensor>,
+) -> candle_core::Result<()> {
     for (name, gradient) in gradients {
         let sum = match total.get(&name) {
             Some(so_far) => (so_far + gradient)?,

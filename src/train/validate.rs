@@ -1,4 +1,8 @@
-//! Held-out losses: always the same samples and draws, so that two validations differ by the weights alone.
+//! Held-out losses: always the same samples, delays and draws, so that two validations differ by the weights alone.
+//!
+//! A run that trains delays is measured on all of them, and by each. Where the state is not in the prompt every held-out
+//! frame has all delays as branches, whether training draws one or takes all: two such runs are measured on the same.
+//! With the state in the prompt the delays go round from frame to frame.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,10 +11,11 @@ use candle_core::Device;
 use rayon::prelude::*;
 
 use super::error::TrainError;
+use super::meter::ByDelay;
 use super::prepare::time_sampling;
 use crate::config::train::{LossParity, TrainConfig};
-use crate::dataset::Dataset;
-use crate::dataset::window::WindowSpec;
+use crate::dataset::window::{WindowSpec, largest_delay};
+use crate::dataset::{Dataset, DatasetError};
 use crate::policy::batch::{Batch, Draw, Targets};
 use crate::policy::processor::{Prepared, Processor, TokenPadding};
 use crate::policy::{Policy, flow};
@@ -19,6 +24,7 @@ use crate::track::event::ValidationMetrics;
 /// The prepared held-out batches.
 pub struct Validator {
     batches: Vec<HeldOut>,
+    max_delay: usize,
 }
 
 struct HeldOut {
@@ -27,7 +33,9 @@ struct HeldOut {
     shuffled: Option<Batch>,
     targets: Targets,
     draw: Draw,
-    rows: usize,
+    /// Delay of each row of the targets.
+    delays: Vec<usize>,
+    frames: usize,
 }
 
 impl Validator {
@@ -44,7 +52,11 @@ impl Validator {
         let positions: Vec<usize> = (0..wanted).map(|i| i * dataset.len() / wanted.max(1)).collect();
         let prepared: Vec<Prepared> = positions
             .par_iter()
-            .map(|&position| Ok(processor.prepare(&dataset.sample(position, window, 0)?)?))
+            .enumerate()
+            .map(|(number, &position)| {
+                let delays = delays(dataset, position, number, config)?;
+                Ok(processor.prepare(&dataset.branches(position, window, delays)?)?)
+            })
             .collect::<Result<_, TrainError>>()?;
         // Neighbours in time lie in different batches: rows of one batch differ, which shuffling needs.
         let count = wanted.div_ceil(size.max(1)).max(1);
@@ -54,35 +66,48 @@ impl Validator {
             .enumerate()
             .map(|(number, rows)| HeldOut::new(&rows, number, processor, config, device))
             .collect::<Result<_, _>>()?;
-        Ok(Validator { batches })
+        Ok(Validator { batches, max_delay: config.train.delay.max })
     }
 
     /// Losses of the present weights after `step` optimizer steps.
     pub fn measure(&self, policy: &Policy, step: u64) -> Result<ValidationMetrics, TrainError> {
         let begun = Instant::now();
         let mut sums = [0.0; 3];
-        let (mut rows, mut shuffled_rows) = (0, 0);
+        let (mut frames, mut shuffled_frames) = (0, 0);
+        let mut by_delay = ByDelay::up_to(self.max_delay);
         for held in &self.batches {
             let own = policy.losses(&held.batch, &held.targets, &held.draw, LossParity::Valid)?;
-            sums[0] += own.loss_valid * held.rows as f64;
-            sums[1] += own.zero_velocity * held.rows as f64;
-            rows += held.rows;
+            sums[0] += own.loss_valid * held.frames as f64;
+            sums[1] += own.zero_velocity * held.frames as f64;
+            by_delay.add(&held.delays, &own.rows);
+            frames += held.frames;
             if let Some(batch) = &held.shuffled {
                 let other = policy.losses(batch, &held.targets, &held.draw, LossParity::Valid)?;
-                sums[2] += other.loss_valid * held.rows as f64;
-                shuffled_rows += held.rows;
+                sums[2] += other.loss_valid * held.frames as f64;
+                shuffled_frames += held.frames;
             }
         }
-        let mean = |sum: f64, rows: usize| sum / rows.max(1) as f64;
+        let mean = |sum: f64| sum / frames.max(1) as f64;
         Ok(ValidationMetrics {
             step,
-            loss: mean(sums[0], rows),
-            zero_velocity: mean(sums[1], rows),
-            shuffled: (shuffled_rows == rows).then(|| mean(sums[2], rows)),
-            samples: rows as u64,
+            loss: mean(sums[0]),
+            zero_velocity: mean(sums[1]),
+            shuffled: (shuffled_frames == frames).then(|| mean(sums[2])),
+            loss_by_delay: by_delay.means(),
+            samples: frames as u64,
             seconds: begun.elapsed().as_secs_f64(),
         })
     }
+}
+
+/// The delays of held-out frame `number`, which lies at `position`.
+fn delays(dataset: &Dataset, position: usize, number: usize, config: &TrainConfig) -> Result<Vec<usize>, DatasetError> {
+    let max = config.train.delay.max;
+    if config.model.state_cond {
+        return Ok((0..=max).collect());
+    }
+    let (episode, frame) = dataset.locate(position)?;
+    Ok(vec![number % (largest_delay(frame, episode.rows.length, max) + 1)])
 }
 
 impl HeldOut {
@@ -100,6 +125,7 @@ impl HeldOut {
         // A half turn, so that no row meets a neighbour in time.
         let turned: Vec<usize> = (0..rows.len()).map(|i| (i + rows.len().div_ceil(2)) % rows.len()).collect();
         let shuffled = (rows.len() > 1).then(|| batch.select(&turned)).transpose()?;
-        Ok(HeldOut { batch, shuffled, targets, draw, rows: rows.len() })
+        let delays = rows.iter().flat_map(|row| row.delays.iter().copied()).collect();
+        Ok(HeldOut { batch, shuffled, targets, draw, delays, frames: rows.len() })
     }
 }

@@ -70,6 +70,8 @@ pub fn metrics(step: u64) -> StepMetrics {
         epoch: progress / 5000.0,
         samples: step * 16,
         samples_per_s: 49.6,
+        chunks_per_s: None,
+        loss_by_delay: Vec::new(),
         step_s: 0.322,
         data_s: 0.002,
         forward_s: 0.096,
@@ -101,6 +103,7 @@ pub fn events() -> Vec<Event> {
                 loss: metrics(step).loss + 0.04,
                 zero_velocity: 1.21,
                 shuffled: Some(0.93),
+                loss_by_delay: Vec::new(),
                 samples: 512,
                 seconds: 3.0,
             };

@@ -10,7 +10,7 @@ pub(super) static KEYS: &[Key] = &[
         .yaml(&[same("steps")])
         .yaml_default(Is("100000"))
         .also(&["epochs", "max_steps", "num_train_steps", "num_steps", "total_steps", "iterations"]),
-    Key::new("train.batch_size", Count { min: 1 }, Is("8"), "Samples per micro-step and GPU.")
+    Key::new("train.batch_size", Count { min: 1 }, Is("8"), "Samples (frames) per micro-step and GPU.")
         .yaml(&[same("batch_size")])
         .also(&["per_device_train_batch_size", "batch", "micro_batch_size"]),
     Key::new("train.grad_accum", Count { min: 1 }, Is("1"), "Micro-steps per optimizer step.")
@@ -36,7 +36,7 @@ pub(super) static KEYS: &[Key] = &[
         "train.delay.shared",
         Switch,
         Is("false"),
-        "Train all delays of a frame over one prefix; comes with a later version, true is refused.",
+        "Train all delays of a frame over one prefix instead of a drawn one: train.delay.max + 1 chunks a sample; needs model.state_cond.",
     )
     .yaml(&[same("shared_observation")]),
     Key::new(

@@ -9,7 +9,7 @@ use crate::adapter::plan::TrainPlan;
 use crate::config::train::PolicyKind;
 use crate::policy::Policy;
 use crate::policy::arch::{Arch, GemmaArch, VisionArch};
-use crate::policy::batch::{Batch, Draw, Targets};
+use crate::policy::batch::{Batch, Branches, Draw, Targets};
 use crate::policy::verify::Reference;
 
 pub const CAMERAS: [&str; 3] = ["observation.images.top", "observation.images.wrist", "observation.images.side"];
@@ -96,7 +96,7 @@ pub fn inputs(name: &str) -> Result<(Batch, Targets, Draw)> {
     let actions = case["action"].pad_with_zeros(2, 0, 25)?;
     let is_pad = Tensor::zeros((samples, 10), DType::F32, &Device::Cpu)?;
     let draw = Draw { noise: case["noise"].clone(), time: case["time"].clone() };
-    Ok((batch, Targets { actions, is_pad, action_dim: 7 }, draw))
+    Ok((batch, Targets { actions, is_pad, action_dim: 7, branches: Branches::ONE }, draw))
 }
 
 /// Largest absolute difference.

@@ -60,41 +60,44 @@ pub fn prefix_real(arch: &Arch, batch: &Batch) -> Result<Vec<Vec<bool>>> {
     Ok((0..samples).map(row).collect())
 }
 
-/// Key masks and rotations of a batch.
+/// Key masks and rotations of a batch of B observations with K suffixes each.
 #[derive(Debug, Clone)]
 pub struct Geometry {
     /// u8 `[B, 1, P]`: real prefix tokens.
     pub prefix_mask: Tensor,
     pub prefix_rotation: Rotation,
-    /// u8 `[B, 1, P + H]`: real prefix tokens and all of the suffix.
+    /// u8 `[B·K, 1, P + H]`: real prefix tokens and all of the suffix.
     pub suffix_mask: Tensor,
+    /// Every suffix begins behind the real tokens of its own prefix, as if it were the only one.
     pub suffix_rotation: Rotation,
 }
 
 impl Geometry {
-    /// From the real prefix tokens of each sample, `real[B][P]`.
-    pub fn new(arch: &Arch, real: &[Vec<bool>], device: &Device) -> Result<Self> {
+    /// From the real prefix tokens of each observation, `real[B][P]`, and its number of suffixes.
+    pub fn new(arch: &Arch, real: &[Vec<bool>], branches: usize, device: &Device) -> Result<Self> {
         let (batch, prefix, suffix) = (real.len(), real.first().map_or(0, Vec::len), arch.chunk_size);
         let prefix_positions: Vec<i64> = real.iter().flat_map(|row| positions(row)).collect();
-        let suffix_positions: Vec<i64> = real
-            .iter()
+        // The observation of each suffix, in the order of the rows.
+        let observed = || real.iter().flat_map(|row| std::iter::repeat_n(row, branches));
+        let suffix_positions: Vec<i64> = observed()
             .flat_map(|row| {
                 let first = row.iter().filter(|&&real| real).count() as i64;
                 (0..suffix as i64).map(move |i| first + i)
             })
             .collect();
         let prefix_mask: Vec<u8> = real.iter().flatten().map(|&real| u8::from(real)).collect();
-        let suffix_mask: Vec<u8> = real
-            .iter()
+        let suffix_mask: Vec<u8> = observed()
             .flat_map(|row| row.iter().map(|&real| u8::from(real)).chain(std::iter::repeat_n(1, suffix)))
             .collect();
-        let rotation =
-            |positions: &[i64], head_dim: usize, theta: f64| Rotation::new(positions, batch, head_dim, theta, device);
+        let rotation = |positions: &[i64], rows: usize, head_dim: usize, theta: f64| {
+            Rotation::new(positions, rows, head_dim, theta, device)
+        };
+        let suffixes = batch * branches;
         Ok(Self {
             prefix_mask: Tensor::from_vec(prefix_mask, (batch, 1, prefix), device)?,
-            prefix_rotation: rotation(&prefix_positions, arch.vlm.head_dim, arch.vlm.rope_theta)?,
-            suffix_mask: Tensor::from_vec(suffix_mask, (batch, 1, prefix + suffix), device)?,
-            suffix_rotation: rotation(&suffix_positions, arch.expert.head_dim, arch.expert.rope_theta)?,
+            prefix_rotation: rotation(&prefix_positions, batch, arch.vlm.head_dim, arch.vlm.rope_theta)?,
+            suffix_mask: Tensor::from_vec(suffix_mask, (suffixes, 1, prefix + suffix), device)?,
+            suffix_rotation: rotation(&suffix_positions, suffixes, arch.expert.head_dim, arch.expert.rope_theta)?,
         })
     }
 }

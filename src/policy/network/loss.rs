@@ -1,13 +1,19 @@
 //! The training loss in its four definitions, with its gradient by hand.
+//!
+//! Rows are samples, or the branches of several; a branch that does not count is in no sum and in no denominator.
+//! With [`LossParity::Vlash`] that is VLASH's shared-observation loss, `Σ(valid, non-pad) / (n_valid · H · A)`; the others
+//! run over the elements of valid rows as they do over those of samples.
 
 use crate::config::train::LossParity;
 
-/// Predicted and wanted velocities of a batch, row-major `[B, H, A]`, and what is real of them.
+/// Predicted and wanted velocities of R rows, row-major `[R, H, A]`, and what is real of them.
 pub struct Velocities<'a> {
     pub predicted: &'a [f32],
     pub wanted: &'a [f32],
-    /// `[B, H]`.
+    /// `[R, H]`.
     pub is_pad: &'a [bool],
+    /// `[R]`: the row counts.
+    pub counts: &'a [bool],
     pub chunk: usize,
     /// Width A, padding included.
     pub dims: usize,
@@ -24,21 +30,46 @@ pub struct Losses {
     pub loss_valid: f64,
     /// What predicting zero velocity would give, by our definition: the yardstick of learning.
     pub zero_velocity: f64,
-    /// By the definition asked for, each sample as a batch of its own.
+    /// By the definition asked for, each row as a batch of its own: 0 where it does not count.
     pub per_sample: Vec<f64>,
+    /// By our definition, each row alone.
+    pub rows: Vec<Mean>,
+}
+
+/// A mean as its parts, so that means of parts of a batch can be joined.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Mean {
+    pub sum: f64,
+    pub elements: usize,
+}
+
+impl Mean {
+    /// None without elements.
+    pub fn value(self) -> Option<f64> {
+        (self.elements > 0).then(|| self.sum / self.elements as f64)
+    }
+}
+
+impl std::ops::AddAssign for Mean {
+    fn add_assign(&mut self, other: Mean) {
+        self.sum += other.sum;
+        self.elements += other.elements;
+    }
 }
 
 impl Velocities<'_> {
     /// The losses. A sample, or batch, without any valid step contributes zero.
     pub fn losses(&self, parity: LossParity) -> Losses {
         let zeros = vec![0.0; self.wanted.len()];
+        let all = 0..self.is_pad.len();
+        let value = |mean: Mean| mean.value().unwrap_or(0.0);
+        let rows = || (0..self.counts.len()).map(|row| row * self.chunk..(row + 1) * self.chunk);
         Losses {
-            loss: self.mean(self.predicted, parity, 0..self.is_pad.len()),
-            loss_valid: self.mean(self.predicted, LossParity::Valid, 0..self.is_pad.len()),
-            zero_velocity: self.mean(&zeros, LossParity::Valid, 0..self.is_pad.len()),
-            per_sample: (0..self.is_pad.len() / self.chunk.max(1))
-                .map(|sample| self.mean(self.predicted, parity, sample * self.chunk..(sample + 1) * self.chunk))
-                .collect(),
+            loss: value(self.mean(self.predicted, parity, all.clone())),
+            loss_valid: value(self.mean(self.predicted, LossParity::Valid, all.clone())),
+            zero_velocity: value(self.mean(&zeros, LossParity::Valid, all)),
+            per_sample: rows().map(|steps| value(self.mean(self.predicted, parity, steps))).collect(),
+            rows: rows().map(|steps| self.mean(self.predicted, LossParity::Valid, steps)).collect(),
         }
     }
 
@@ -56,13 +87,15 @@ impl Velocities<'_> {
     }
 
     /// Mean squared error over `steps`, summed in f64.
-    fn mean(&self, predicted: &[f32], parity: LossParity, steps: std::ops::Range<usize>) -> f64 {
-        let elements = self.elements(parity, steps.clone());
-        if elements == 0 {
-            return 0.0;
-        }
+    fn mean(&self, predicted: &[f32], parity: LossParity, steps: std::ops::Range<usize>) -> Mean {
         let square = |at: usize| f64::from(self.wanted[at] - predicted[at]).powi(2);
-        steps.flat_map(|step| self.counted(parity, step)).map(square).sum::<f64>() / elements as f64
+        let sum = steps.clone().flat_map(|step| self.counted(parity, step)).map(square).sum();
+        Mean { sum, elements: self.elements(parity, steps) }
+    }
+
+    /// Whether the row of `step` counts.
+    fn valid(&self, step: usize) -> bool {
+        self.counts.get(step / self.chunk.max(1)).is_some_and(|&counts| counts)
     }
 
     /// Elements of `step` in the sum.
@@ -71,7 +104,8 @@ impl Velocities<'_> {
             LossParity::Valid | LossParity::Lerobot => self.action_dim,
             LossParity::Openpi | LossParity::Vlash => self.dims,
         };
-        let skipped = self.is_pad[step] && matches!(parity, LossParity::Valid | LossParity::Vlash);
+        let padded = self.is_pad[step] && matches!(parity, LossParity::Valid | LossParity::Vlash);
+        let skipped = padded || !self.valid(step);
         let first = step * self.dims;
         first..if skipped { first } else { first + dims }
     }
@@ -79,7 +113,7 @@ impl Velocities<'_> {
     /// The denominator.
     fn elements(&self, parity: LossParity, steps: std::ops::Range<usize>) -> usize {
         match parity {
-            LossParity::Vlash => steps.len() * self.dims,
+            LossParity::Vlash => steps.filter(|&step| self.valid(step)).count() * self.dims,
             _ => steps.map(|step| self.counted(parity, step).len()).sum(),
         }
     }
@@ -94,7 +128,7 @@ mod tests {
     const PAD: [bool; 4] = [false, true, true, true];
 
     fn velocities<'a>(predicted: &'a [f32], wanted: &'a [f32]) -> Velocities<'a> {
-        Velocities { predicted, wanted, is_pad: &PAD, chunk: 2, dims: 3, action_dim: 2 }
+        Velocities { predicted, wanted, is_pad: &PAD, counts: &[true; 2], chunk: 2, dims: 3, action_dim: 2 }
     }
 
     #[rstest]
@@ -110,6 +144,24 @@ mod tests {
         assert!((found.loss - loss).abs() < 1e-12, "{} against {loss}", found.loss);
         assert_eq!(found.per_sample, each);
         assert_eq!((found.loss_valid, found.zero_velocity), (2.5, 2.5));
+        assert_eq!(found.rows, [Mean { sum: 5., elements: 2 }, Mean::default()]);
+    }
+
+    #[rstest]
+    // The second row is left out: what remains is the first as a batch of its own.
+    #[case(LossParity::Valid, 2.5)]
+    #[case(LossParity::Lerobot, 46. / 4.)]
+    #[case(LossParity::Openpi, 91. / 6.)]
+    #[case(LossParity::Vlash, 14. / 6.)]
+    fn a_row_that_does_not_count_is_in_no_denominator(#[case] parity: LossParity, #[case] loss: f64) {
+        let wanted: Vec<f32> = (1..=12).map(|v| v as f32).collect();
+        let predicted = vec![0.0; 12];
+        let part = Velocities { counts: &[true, false], ..velocities(&predicted, &wanted) };
+        let found = part.losses(parity);
+        assert!((found.loss - loss).abs() < 1e-12, "{} against {loss}", found.loss);
+        assert_eq!(found.per_sample[1], 0.0);
+        let gradient = part.gradient(parity, 1.0);
+        assert!(gradient[6..].iter().all(|&g| g == 0.0) && gradient[0] != 0.0);
     }
 
     #[rstest]
@@ -139,6 +191,7 @@ mod tests {
             predicted: &predicted,
             wanted: &wanted,
             is_pad: &[true, true],
+            counts: &[true],
             chunk: 2,
             dims: 3,
             action_dim: 2,

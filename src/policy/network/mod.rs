@@ -49,12 +49,12 @@ pub struct Network {
 /// Keys and values of every prefix layer.
 pub type PrefixCache = Vec<[Value; 2]>;
 
-/// What the action expert computes a velocity from.
+/// What the action expert computes velocities from, in rows of K branches for each observation of the cache.
 pub struct SuffixInputs<'a> {
-    /// f32 `[B, H, A]`.
+    /// f32 `[B·K, H, A]`.
     pub x_t: &'a Tensor,
     pub time: &'a [f32],
-    /// f32 `[B, max_state_dim]`, read with `state_cond`.
+    /// f32 `[B·K, max_state_dim]`, read with `state_cond`.
     pub state: &'a Tensor,
 }
 
@@ -147,7 +147,7 @@ impl Network {
         one(tape.run(&self.prefix_embedding, &[&x, &tokens])?)
     }
 
-    /// The velocity f32 `[B, H, A]` at x_t and time.
+    /// The velocity f32 `[B·K, H, A]` at x_t and time.
     pub fn velocity<'n>(
         &'n self,
         tape: &mut Tape<'n>,

@@ -1,4 +1,8 @@
 //! The action expert over the suffix: noisy actions in, velocity out, time (and state) as the condition.
+//!
+//! Several suffixes may stand over one observation (VLASH's shared observation, arXiv 2512.01031): its branches. They
+//! are rows of a batch of B·K, to which the prefix's keys and values are repeated inside of each layer. So what is kept
+//! for the backward pass is the prefix as it is, once, and the gradients of its branches add up there.
 
 use candle_core::{DType, Result, Tensor, bail};
 
@@ -33,8 +37,8 @@ impl ConditionMlp {
     }
 }
 
-/// Inputs: x_t f32 `[B, H, A]`, time sinusoid f32 `[B, C]` and, with `state_cond`, the state f32 `[B, max_state_dim]`.
-/// Outputs: suffix tokens `[B, H, C]`, condition f32 `[B, C]`.
+/// Inputs: x_t f32 `[R, H, A]`, time sinusoid f32 `[R, C]` and, with `state_cond`, the state f32 `[R, max_state_dim]`,
+/// in R = B·K rows. Outputs: suffix tokens `[R, H, C]`, condition f32 `[R, C]`.
 #[derive(Debug)]
 pub struct SuffixEmbedding {
     action: Linear,
@@ -85,8 +89,8 @@ impl Segment for SuffixEmbedding {
     }
 }
 
-/// One expert layer. Inputs: hidden `[B, H, C]`, condition `[B, C]`, the prefix's keys and values
-/// `[B, P, kv_heads·D]`, cos, sin `[B, H, D/2]`, key mask u8 `[B, 1, P + H]`. Output: hidden.
+/// One expert layer. Inputs: hidden `[R, H, C]`, condition `[R, C]`, the prefix's keys and values
+/// `[B, P, kv_heads·D]`, cos, sin `[R, H, D/2]`, key mask u8 `[R, 1, P + H]`, with R = B·K. Output: hidden.
 #[derive(Debug)]
 pub struct SuffixLayer {
     name: String,
@@ -140,8 +144,9 @@ impl Segment for SuffixLayer {
         let rotation = Rotation { cos: cos.clone(), sin: sin.clone() };
         let (h, modulation) = self.input_norm.forward(x, condition, pass)?;
         let q = rope(&self.query.forward(&h, pass)?, &rotation)?;
-        let k = Tensor::cat(&[prefix_k, &rope(&self.key.forward(&h, pass)?, &rotation)?], 1)?;
-        let v = Tensor::cat(&[prefix_v, &self.value.forward(&h, pass)?], 1)?;
+        let rows = x.dim(0)?;
+        let k = Tensor::cat(&[&repeated(prefix_k, rows)?, &rope(&self.key.forward(&h, pass)?, &rotation)?], 1)?;
+        let v = Tensor::cat(&[&repeated(prefix_v, rows)?, &self.value.forward(&h, pass)?], 1)?;
         let h = self.output.forward(&attention(&q, &k, &v, Some(mask), self.heads)?, pass)?;
         let x = gated_residual(x, &h, &modulation)?;
         let (h, modulation) = self.post_norm.forward(&x, condition, pass)?;
@@ -149,7 +154,24 @@ impl Segment for SuffixLayer {
     }
 }
 
-/// Inputs: hidden `[B, H, C]`, condition `[B, C]`. Output: velocity f32 `[B, H, A]`.
+/// Each of the B rows of `[B, P, W]` for all its branches: `[rows, P, W]`, row `b·K + k` from row b.
+///
+/// The backward sums over the branches, in f32 whatever the dtype: the cast stands before the expansion, so that forward
+/// no wide tensor larger than the input is made.
+fn repeated(prefix: &Tensor, rows: usize) -> Result<Tensor> {
+    let (batch, length, width) = prefix.dims3()?;
+    if rows == batch {
+        return Ok(prefix.clone());
+    }
+    if batch == 0 || !rows.is_multiple_of(batch) {
+        bail!("{rows} suffixes over {batch} observations")
+    }
+    let wide = prefix.to_dtype(DType::F32)?.unsqueeze(1)?;
+    let expanded = wide.broadcast_as((batch, rows / batch, length, width))?.to_dtype(prefix.dtype())?;
+    expanded.reshape((rows, length, width))
+}
+
+/// Inputs: hidden `[R, H, C]`, condition `[R, C]`. Output: velocity f32 `[R, H, A]`.
 #[derive(Debug)]
 pub struct SuffixHead {
     norm: AdaRmsNorm,
@@ -185,5 +207,33 @@ impl Segment for SuffixHead {
     fn compute(&self, inputs: &[Tensor], pass: &Pass) -> Result<Vec<Tensor>> {
         let [x, condition] = inputs else { bail!("{}: hidden and condition are wanted", self.name()) };
         Ok(vec![self.action.forward(&self.normalise(x, condition, pass)?, pass)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{Device, Var};
+
+    #[test]
+    fn a_prefix_row_stands_before_each_of_its_branches_and_gathers_their_gradients_in_f32() -> Result<()> {
+        let device = &Device::Cpu;
+        let rows = Tensor::arange(0f32, 12f32, device)?.reshape((2, 3, 2))?;
+        for dtype in [DType::F32, DType::BF16] {
+            let prefix = Var::from_tensor(&rows.to_dtype(dtype)?)?;
+            let branches = repeated(&prefix, 8)?;
+            let found = branches.to_dtype(DType::F32)?.to_vec3::<f32>()?;
+            let wanted = rows.to_vec3::<f32>()?;
+            assert!((0..8).all(|row| found[row] == wanted[row / 4]), "{found:?}");
+            // In bf16 256 + 1 is 256: four branches of 256, 1, 1 and 2 sum to 260 in f32 only.
+            let weights = Tensor::new(&[256f32, 1., 1., 2., 256., 1., 1., 2.], device)?.reshape((8, 1, 1))?;
+            let sum = branches.broadcast_mul(&weights.to_dtype(dtype)?)?.to_dtype(DType::F32)?.sum_all()?;
+            let gradients = sum.backward()?;
+            let gradient = gradients.get(&prefix).expect("the prefix has a gradient").to_dtype(DType::F32)?;
+            assert!(gradient.flatten_all()?.to_vec1::<f32>()?.iter().all(|&g| g == 260.0), "{dtype:?}: {gradient}");
+        }
+        assert!(repeated(&rows, 3).is_err());
+        assert_eq!(repeated(&rows, 2)?.id(), rows.id(), "one branch costs nothing");
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor};
 
 use super::{Observation, Prepared, Processor, ProcessorError};
-use crate::policy::batch::{Batch, Targets};
+use crate::policy::batch::{Batch, Branches, Targets};
 
 /// How long the token rows of a batch are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum TokenPadding {
 }
 
 impl Processor {
-    /// A training batch on `device`.
+    /// A training batch on `device`. All samples have as many branches as the first.
     pub fn collate(
         &self,
         samples: &[Prepared],
@@ -24,7 +24,9 @@ impl Processor {
     ) -> Result<(Batch, Targets), ProcessorError> {
         let observations: Vec<&Observation> = samples.iter().map(|sample| &sample.observation).collect();
         let batch = self.collate_observations(&observations, padding, device)?;
-        let (rows, chunk) = (samples.len(), self.spec.chunk_size);
+        let branches = samples.first().map_or(1, |sample| sample.delays.len());
+        let (rows, chunk) = (samples.len() * branches, self.spec.chunk_size);
+        let valid: Vec<bool> = samples.iter().flat_map(|s| s.valid.iter().copied()).collect();
         let actions: Vec<f32> = samples.iter().flat_map(|s| s.actions.iter().copied()).collect();
         let is_pad: Vec<f32> =
             samples.iter().flat_map(|s| s.is_pad.iter().map(|&pad| f32::from(u8::from(pad)))).collect();
@@ -32,6 +34,8 @@ impl Processor {
             actions: tensor("actions", actions, &[rows, chunk, self.spec.max_action_dim], device)?,
             is_pad: tensor("action_is_pad", is_pad, &[rows, chunk], device)?,
             action_dim: self.spec.action_dim,
+            branches: Branches::new(branches, &valid)
+                .map_err(|source| ProcessorError::Device { what: "the branches", source })?,
         };
         Ok((batch, targets))
     }
@@ -67,12 +71,13 @@ impl Processor {
             }
         }
         let state: Vec<f32> = samples.iter().flat_map(|sample| sample.state.iter().copied()).collect();
+        let states = state.len() / self.spec.max_state_dim.max(1);
         Ok(Batch {
             images,
             image_masks,
             tokens: tensor("tokens", tokens, &[rows, length], device)?,
             token_lengths,
-            state: tensor("state", state, &[rows, self.spec.max_state_dim], device)?,
+            state: tensor("state", state, &[states, self.spec.max_state_dim], device)?,
         })
     }
 

@@ -37,6 +37,11 @@ pub enum ProcessorError {
     TwoCameras { slot: String, cameras: Vec<String> },
     #[error("{feature}: {found} values where the policy takes {expected}{}", of_sample(.index))]
     Length { feature: String, found: usize, expected: usize, index: Option<usize> },
+    #[error(
+        "{branches} branches with states of their own and one prompt: the prompt of this policy holds the state{}",
+        of_sample(.index)
+    )]
+    StateInPrompt { branches: usize, index: Option<usize> },
     #[error("{feature}[{dimension}] is {value}{}", of_sample(.index))]
     NotFinite { feature: String, dimension: usize, value: f32, index: Option<usize> },
     #[error("image {camera}: {problem}{}", of_sample(.index))]
@@ -70,6 +75,7 @@ impl ProcessorError {
         match &mut self {
             ProcessorError::EmptyTask { index, .. }
             | ProcessorError::Length { index, .. }
+            | ProcessorError::StateInPrompt { index, .. }
             | ProcessorError::NotFinite { index, .. }
             | ProcessorError::Image { index, .. } => *index = sample,
             _ => {}
@@ -108,6 +114,7 @@ impl Explain for ProcessorError {
             ProcessorError::Cameras { slots, offered, missing, allowed } => {
                 Some(cameras::propose(slots, offered, missing, *allowed))
             }
+            ProcessorError::StateInPrompt { .. } => Some("model.state_cond=true, or train.delay.shared=false".into()),
             ProcessorError::ImpossibleStatistics { feature, .. }
             | ProcessorError::MissingStatistics { feature, .. } => Some(format!(
                 "remove {feature:?} from meta/stats.json (and stats of that feature from meta/episodes): \

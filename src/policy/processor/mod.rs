@@ -96,7 +96,7 @@ pub struct Observation {
     pub prompt: String,
     /// Un-padded.
     pub tokens: Vec<u32>,
-    /// Normalised, zero-padded to `max_state_dim`.
+    /// `[branches, max_state_dim]`, normalised, zero-padded. At inference there is one branch.
     pub state: Vec<f32>,
 }
 
@@ -106,10 +106,14 @@ pub struct Prepared {
     /// The sample's dataset index.
     pub index: usize,
     pub observation: Observation,
-    /// `[chunk_size, max_action_dim]`, normalised, zero-padded.
+    /// The delay of each branch.
+    pub delays: Vec<usize>,
+    /// `[branches, chunk_size, max_action_dim]`, normalised, zero-padded.
     pub actions: Vec<f32>,
-    /// `[chunk_size]`: true past the episode's end.
+    /// `[branches, chunk_size]`: true past the episode's end.
     pub is_pad: Vec<bool>,
+    /// `[branches]`: the branch counts.
+    pub valid: Vec<bool>,
 }
 
 /// How long a prompt is against its limit.
@@ -186,16 +190,28 @@ impl Processor {
         let at = |error: ProcessorError| error.at(Some(sample.index));
         let images: Vec<(&str, &RgbFrame)> =
             sample.images.iter().map(|(name, frame)| (name.as_str(), frame.as_ref())).collect();
-        let observation = self.observe(&images, &sample.state, &sample.task).map_err(at)?;
-        check_length(ACTION, sample.actions.len(), spec.chunk_size * spec.action_dim).map_err(at)?;
-        check_length("action_is_pad", sample.action_is_pad.len(), spec.chunk_size).map_err(at)?;
+        let branches = sample.delays.len();
+        if branches > 1 && spec.prompt_form() == PromptForm::TaskAndState {
+            return Err(at(ProcessorError::StateInPrompt { branches, index: None }));
+        }
+        check_length(STATE, sample.state.len(), branches * spec.state_dim).map_err(at)?;
+        check_length(ACTION, sample.actions.len(), branches * spec.chunk_size * spec.action_dim).map_err(at)?;
+        check_length("action_is_pad", sample.action_is_pad.len(), branches * spec.chunk_size).map_err(at)?;
+        check_length("valid", sample.valid.len(), branches).map_err(at)?;
+        let (first, rest) = sample.state.split_at(spec.state_dim.min(sample.state.len()));
+        let mut observation = self.observe(&images, first, &sample.task).map_err(at)?;
+        let mut rest = rest.to_vec();
+        self.state.normalise(&mut rest).map_err(at)?;
+        observation.state.extend(pad_rows(&rest, spec.state_dim, spec.max_state_dim, branches.saturating_sub(1)));
         let mut real = sample.actions.clone();
         self.action.normalise(&mut real).map_err(at)?;
         Ok(Prepared {
             index: sample.index,
             observation,
-            actions: pad_rows(&real, spec.action_dim, spec.max_action_dim, spec.chunk_size),
+            delays: sample.delays.clone(),
+            actions: pad_rows(&real, spec.action_dim, spec.max_action_dim, branches * spec.chunk_size),
             is_pad: sample.action_is_pad.clone(),
+            valid: sample.valid.clone(),
         })
     }
 

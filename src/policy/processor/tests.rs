@@ -69,7 +69,8 @@ fn sample(golden: &Golden, frames: &Golden, row: usize) -> Sample {
         index: index as usize,
         episode: 0,
         frame: 0,
-        delay: 0,
+        delays: vec![0],
+        valid: vec![true],
         // Out of order on purpose: names decide.
         images: vec![(WRIST.into(), image(WRIST, 80, 112)), (TOP.into(), image(TOP, 96, 96))],
         state: golden.f32("raw.state")[row * 8..(row + 1) * 8].to_vec(),

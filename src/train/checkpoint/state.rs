@@ -33,7 +33,7 @@ pub struct TrainerState {
     pub format: u32,
     /// Optimizer steps done.
     pub step: u64,
-    /// Samples seen.
+    /// Samples seen: frames, which is what the data order counts.
     pub samples: u64,
     /// Factor on the schedule, changed by `SetLearningRate`.
     pub schedule_multiplier: f64,

@@ -14,6 +14,7 @@ use crate::dataset::window::{StateRule, WindowSpec, padding_share};
 use crate::dataset::{Dataset, Metadata, STATE, Selection, reach, resolve, statistics};
 use crate::error::Explain;
 use crate::train::error::TrainError;
+use crate::train::prepare::delays;
 use crate::train::split::split;
 
 /// Above this share of padded action steps a run is warned about.
@@ -127,7 +128,7 @@ fn window(
 fn padding(config: &TrainConfig, dataset: &Dataset) -> Option<Finding> {
     let lengths = dataset.lengths();
     let (shortest, longest) = (lengths.iter().min()?, lengths.iter().max()?);
-    let share = padding_share(&lengths, config.model.chunk_size, config.train.delay.max);
+    let share = padding_share(&lengths, config.model.chunk_size, delays(config));
     let much = share > MUCH_PADDING;
     Some(Finding {
         severity: if much { Severity::Warning } else { Severity::Note },

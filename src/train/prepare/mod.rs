@@ -7,6 +7,7 @@ pub mod model;
 
 use super::error::TrainError;
 use crate::config::train::TrainConfig;
+use crate::dataset::window::Delays;
 use crate::device;
 use crate::plan;
 use crate::policy::flow::TimeSampling;
@@ -28,8 +29,14 @@ pub fn session(config: &TrainConfig, ignore_plan: bool) -> Result<Session, Train
     let mut data = data::open(config)?;
     let (plan, finding) = fit::check(config, &data, &opened, ignore_plan)?;
     data.findings.extend(finding);
-    let model = model::build(config, &data)?;
+    let model = model::build(config, &data, opened)?;
     Ok(Session { data, model, plan })
+}
+
+/// Which delays of a frame are trained.
+pub fn delays(config: &TrainConfig) -> Delays {
+    let max = config.train.delay.max;
+    if config.train.delay.shared { Delays::All { max } } else { Delays::Drawn { max } }
 }
 
 /// How flow times are drawn.

@@ -17,8 +17,9 @@ pub fn render_speed(state: &State, frame: &mut Frame, area: Rect, title: String)
         return frame.render_widget(Paragraph::new("no step yet").style(state.theme().grey()), inner);
     };
     let per_second = if metrics.step_s > 0.0 { format::metric(1.0 / metrics.step_s) } else { "n/a".into() };
+    let chunks = metrics.chunks_per_s.map(|rate| format!(" ({} chunks/s)", format::metric(rate))).unwrap_or_default();
     let head = format!(
-        "{per_second} step/s  {} smp/s  step {}",
+        "{per_second} step/s  {} smp/s{chunks}  step {}",
         format::metric(metrics.samples_per_s),
         format::seconds(metrics.step_s)
     );
@@ -69,6 +70,11 @@ pub fn render_memory(state: &State, frame: &mut Frame, area: Rect, title: String
             format::metric(v.zero_velocity)
         );
         rows.push(("held out", text));
+    }
+    if let Some(v) = run.validated.as_ref().filter(|v| !v.loss_by_delay.is_empty()) {
+        let each: Vec<String> =
+            v.loss_by_delay.iter().map(|loss| loss.map_or_else(|| "n/a".into(), format::metric)).collect();
+        rows.push(("by delay", each.join(" ")));
     }
     let checkpoint = match (&run.checkpoint, run.last_checkpoint()) {
         (Some(c), _) => format!("{} ({}, {})", c.path, format::bytes(c.bytes), format::seconds(c.seconds)),
