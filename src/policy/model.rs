@@ -93,6 +93,11 @@ impl Policy {
         &self.arch
     }
 
+    /// Where it computes; batches must lie there.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// What trains, sorted by name: base parameters and adapter factors (`<module>.lora_A.weight`, `.lora_B.weight`).
     pub fn trained(&self) -> &[Trained] {
         &self.trained
