@@ -105,7 +105,15 @@ fn every_operation_is_measured_both_ways() {
     let report = report(&[&["ops", "--calls", "2", "--warmup", "1", "--prompt", "20"], &TINY[..]].concat());
     is_sound(&report, "ops");
     for name in [
-        "linear", "layer_norm", "rms_norm", "ada_rms", "gated_residual", "gelu", "gated_gelu", "dropout", "attention",
+        "linear",
+        "layer_norm",
+        "rms_norm",
+        "ada_rms",
+        "gated_residual",
+        "gelu",
+        "gated_gelu",
+        "dropout",
+        "attention",
         "rope",
     ] {
         for pass in ["forward", "backward"] {

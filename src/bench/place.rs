@@ -64,6 +64,7 @@ impl Place {
         }
         let open_s = started.elapsed().as_secs_f64();
         let ceilings = Ceilings::measure(&opened.device, tensor_dtype(dtype))?;
+        device::memory::reset_peak(&opened.device);
         let notes = opened.reason.map(|reason| format!("computed on the CPU: {reason}")).into_iter().collect();
         Ok(Place { device: opened.device, dtype, ceilings, started, open_s, gpu: opened.gpu, notes })
     }
