@@ -5,7 +5,7 @@ mod yardstick;
 
 use candle_core::{DType, Device, Tensor};
 use vlash_forge::adapter::plan::{Everything, Frozen};
-use yardstick::{Adapters, Yardstick};
+use yardstick::{Adapters, BATCH, Yardstick};
 
 fn main() {
     yardstick::leave_threads_to_rayon();
@@ -23,6 +23,13 @@ fn all_parameters(bencher: divan::Bencher, recompute: bool) {
 fn adapters(bencher: divan::Bencher, recompute: bool) {
     let yardstick = Yardstick::new(&Adapters, 3, recompute).expect("the yardstick builds");
     bencher.bench_local(|| yardstick.step());
+}
+
+/// All delays 0 … D of 16 frames over one prefix, against one delay of each (D + 1 = 1); items are chunks of actions.
+#[divan::bench(args = [1, 3, 9], sample_count = 30)]
+fn delays_over_one_prefix(bencher: divan::Bencher, branches: usize) {
+    let yardstick = Yardstick::shared(&Everything, branches).expect("the yardstick builds");
+    bencher.counter(divan::counter::ItemsCount::new(BATCH * branches)).bench_local(|| yardstick.step());
 }
 
 /// Ten denoising steps for one observation.

@@ -98,7 +98,7 @@ fn frames_are_samples_and_every_delay_has_its_loss() {
 #[test]
 fn with_the_state_in_the_prompt_held_out_delays_go_round() {
     let bench = Bench::new();
-    let settings = ["train.delay.max=2", "train.steps=1", "schedule.decay_steps=1", "validation.batches=3"];
+    let settings = ["train.delay.max=2", "train.steps=2", "schedule.decay_steps=2", "validation.batches=3"];
     succeed(bench.train("run", &settings));
     let validation = &validations(&bench, "run")[0];
     assert!(validation.loss_by_delay.len() == 3 && validation.loss_by_delay.iter().all(Option::is_some));

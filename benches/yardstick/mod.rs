@@ -61,19 +61,21 @@ impl TrainPlan for Adapters {
     }
 }
 
-fn inputs(device: &Device) -> Result<(Batch, Targets)> {
+/// `branches` action chunks for each of the `BATCH` observations.
+fn inputs(branches: usize, device: &Device) -> Result<(Batch, Targets)> {
+    let rows = BATCH * branches;
     let batch = Batch {
         images: vec![Tensor::rand(-1f32, 1f32, (BATCH, 3, 56, 56), device)?],
         image_masks: vec![vec![true; BATCH]],
         tokens: (Tensor::rand(0f32, 1000f32, (BATCH, TOKENS), device)?).to_dtype(DType::U32)?,
         token_lengths: vec![TOKENS; BATCH],
-        state: Tensor::zeros((BATCH, 32), DType::F32, device)?,
+        state: Tensor::rand(-1f32, 1f32, (rows, 32), device)?,
     };
     let targets = Targets {
-        actions: Tensor::rand(-1f32, 1f32, (BATCH, 10, 32), device)?,
-        is_pad: Tensor::zeros((BATCH, 10), DType::F32, device)?,
+        actions: Tensor::rand(-1f32, 1f32, (rows, 10, 32), device)?,
+        is_pad: Tensor::zeros((rows, 10), DType::F32, device)?,
         action_dim: 7,
-        branches: Branches::ONE,
+        branches: Branches::new(branches, &vec![true; rows])?,
     };
     Ok((batch, targets))
 }
@@ -90,12 +92,22 @@ pub struct Yardstick {
 impl Yardstick {
     /// `depth` layers in both Gemmas.
     pub fn new(plan: &dyn TrainPlan, depth: usize, recompute: bool) -> Result<Self> {
-        let device = Device::Cpu;
         let mut arch = arch();
         (arch.vlm.depth, arch.expert.depth) = (depth, depth);
-        let policy = Policy::build(&arch, &RandomInit { seed: 1 }, plan, &device, DType::F32)?;
-        let (batch, targets) = inputs(&device)?;
-        let draw = flow::draw(1, [0, 0], [BATCH, 10, 32], &flow::TimeSampling::default(), &device)?;
+        Self::of(&arch, plan, recompute, 1)
+    }
+
+    /// Conditioned on the state, with `branches` delays of every observation over one prefix.
+    #[allow(dead_code, reason = "each bench uses a part")]
+    pub fn shared(plan: &dyn TrainPlan, branches: usize) -> Result<Self> {
+        Self::of(&Arch { state_cond: true, ..arch() }, plan, false, branches)
+    }
+
+    fn of(arch: &Arch, plan: &dyn TrainPlan, recompute: bool, branches: usize) -> Result<Self> {
+        let device = Device::Cpu;
+        let policy = Policy::build(arch, &RandomInit { seed: 1 }, plan, &device, DType::F32)?;
+        let (batch, targets) = inputs(branches, &device)?;
+        let draw = flow::draw(1, [0, 0], [BATCH * branches, 10, 32], &flow::TimeSampling::default(), &device)?;
         let options = StepOptions { parity: LossParity::Valid, recompute, dropout_key: None, loss_scale: 1.0 };
         Ok(Self { policy, batch, targets, draw, options })
     }
