@@ -50,7 +50,7 @@ fn a_call_is_measured_whole_and_in_halves() {
     assert!((flops(0) - flops(1) - flops(2)).abs() < 1.0, "the halves make the whole");
     assert!(report["rates"]["chunks_per_s"].as_f64().unwrap() > 0.0);
     assert!(report["rates"]["start_to_first_action_s"].as_f64().unwrap() > 0.0);
-    assert_eq!(report["notes"].as_array().unwrap().len(), 1, "equal calls give equal actions: {}", report["notes"]);
+    assert!(!report["notes"].to_string().contains("other numbers"), "{}", report["notes"]);
     assert_eq!(report["settings"]["dtype"], "float32");
 }
 
@@ -64,7 +64,7 @@ fn a_step_is_measured_by_its_parts(#[case] recipe: &[&str], #[case] state_cond: 
     is_sound(&report, "train");
     assert_eq!(names(&report), ["step", "forward", "backward", "clip", "optimizer"]);
     assert_eq!(report["settings"]["state_cond"], state_cond);
-    assert!(report["notes"][0].as_str().unwrap().starts_with("loss "), "{}", report["notes"]);
+    assert!(report["notes"].to_string().contains("loss "), "{}", report["notes"]);
     // 16 image tokens, the prompt and a chunk of 10 for each sample.
     let rate = |name: &str| report["rates"][name].as_f64().unwrap();
     assert!((rate("tokens_per_s") / rate("samples_per_s") - 46.0).abs() < 1e-6);

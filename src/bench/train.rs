@@ -86,7 +86,7 @@ pub struct Settings {
     pub place: Wanted,
     pub sizes: Sizes,
     pub recipe: Recipe,
-    /// None: clipping to 1 and LeRobot's AdamW.
+    /// None: clipping to 1, and the AdamW of VLASH's configurations.
     pub optim: Option<OptimConfig>,
     pub parity: LossParity,
     /// Frames of a micro-step.
