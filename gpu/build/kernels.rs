@@ -1,42 +1,60 @@
 //! The project's own kernels: every `src/ops/cuda/*.cu`, compiled to one fat binary each and carried in the program.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
-use std::{env, fs, thread};
+use std::{env, fs};
 
 const SOURCES: &str = "src/ops/cuda";
 /// Compute capabilities that get machine code: A100; RTX 30, A10, A40; Orin; RTX 40, L4, L40; H100, H200.
 const CAPABILITIES: [(u32, u32); 5] = [(8, 0), (8, 6), (8, 7), (8, 9), (9, 0)];
 
-/// Compiles what is there into `out`, and writes `kernels.rs`: the fat binaries and what they are for.
+/// Compiles what is there into `out`, and writes `kernels.rs` (the fat binaries) and `served.rs` (what they serve).
 pub fn write(out: &Path) -> Result<(), Box<dyn Error>> {
     for variable in ["NVCC", "CUDA_HOME", "VLASH_NVCC"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
+    let nvcc = nvcc()?;
     let sources = sources()?;
-    if !sources.is_empty() {
-        compile(&sources, out, &nvcc()?)?;
-    }
     let mut entries = String::new();
     for source in &sources {
+        compile(source, out, &nvcc)?;
         let stem = stem(source)?;
         entries +=
             &format!("    ({stem:?}, &Aligned(*include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{stem}.fatbin\"))).0),\n");
     }
-    let text = format!(
-        "/// The loader reads fat binaries in words of 8 bytes; `include_bytes` alone promises an alignment of 1.\n\
+    let aligned = "/// The driver reads fat binaries in words; `include_bytes` alone promises an alignment of 1.\n\
          #[repr(C, align(16))]\n\
-         struct Aligned<B: ?Sized>(B);\n\n\
-         /// The fat binaries by the name of their source file: machine code of every entry of [`CAPABILITIES`], and PTX\n\
-         /// of the lowest for cards that are newer than all of them.\n\
-         pub static KERNELS: &[(&str, &[u8])] = &[\n{entries}];\n\n\
-         /// Compute capabilities with machine code in [`KERNELS`].\n\
-         pub const CAPABILITIES: &[(u32, u32)] = &{CAPABILITIES:?};\n"
+         struct Aligned<B: ?Sized>(B);\n\n";
+    let kernels = format!(
+        "{}/// The fat binaries by the name of their source file: machine code of every capability served, and PTX of the\n\
+         /// lowest for newer cards.\n\
+         pub static KERNELS: &[(&str, &[u8])] = &[\n{entries}];\n",
+        if sources.is_empty() { "" } else { aligned }
     );
-    Ok(fs::write(out.join("kernels.rs"), text)?)
+    fs::write(out.join("kernels.rs"), kernels)?;
+    let served = format!(
+        "/// Compute capabilities with machine code in this build.\n\
+         pub const CAPABILITIES: &[(u32, u32)] = &{CAPABILITIES:?};\n\
+         /// CUDA version of the compiler, major and minor: a driver reads the PTX of its own version and of older ones.\n\
+         pub const TOOLKIT: (u32, u32) = {:?};\n",
+        version(&nvcc)?
+    );
+    Ok(fs::write(out.join("served.rs"), served)?)
+}
+
+/// From `Cuda compilation tools, release 12.4, V12.4.131`.
+fn version(nvcc: &Path) -> Result<(u32, u32), String> {
+    let output =
+        Command::new(nvcc).arg("--version").output().map_err(|error| format!("{}: {error}", nvcc.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let release = text.split("release ").nth(1).and_then(|rest| rest.split(',').next());
+    let (major, minor) = release.and_then(|release| release.split_once('.')).unzip();
+    let number = |digits: Option<&str>| digits.and_then(|digits| digits.trim().parse().ok());
+    match (number(major), number(minor)) {
+        (Some(major), Some(minor)) => Ok((major, minor)),
+        _ => Err(format!("{} --version does not name its release: {text}", nvcc.display())),
+    }
 }
 
 /// The CUDA sources in order of their names; an absent folder holds none.
@@ -61,33 +79,13 @@ fn stem(source: &Path) -> Result<&str, String> {
     source.file_stem().and_then(|stem| stem.to_str()).ok_or_else(|| format!("{}: not a file name", source.display()))
 }
 
-/// As many compilers at a time as cargo grants jobs.
-fn compile(sources: &[PathBuf], out: &Path, nvcc: &Path) -> Result<(), Box<dyn Error>> {
-    let jobs = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1).clamp(1, sources.len());
-    let waiting = Mutex::new(sources.iter().collect::<VecDeque<_>>());
-    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let failed: Vec<String> = thread::scope(|scope| {
-        let worker = || {
-            let mut failed = Vec::new();
-            while let Some(source) = next() {
-                failed.extend(compile_one(source, out, nvcc).err());
-            }
-            failed
-        };
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(worker)).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap_or_else(|_| vec!["a compiler thread died".into()]))
-            .collect()
-    });
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
-}
-
-/// IEEE arithmetic: no fast math, so that a kernel computes what its CPU counterpart does.
-fn compile_one(source: &Path, out: &Path, nvcc: &Path) -> Result<(), String> {
+/// IEEE arithmetic: no fast math, so that a kernel computes what its CPU counterpart does. The compiler works on as many
+/// capabilities at a time as cargo grants jobs.
+fn compile(source: &Path, out: &Path, nvcc: &Path) -> Result<(), String> {
     let target = out.join(format!("{}.fatbin", stem(source)?));
     let mut command = Command::new(nvcc);
-    command.args(["-fatbin", "-O3", "-std=c++17"]);
+    let jobs = env::var("NUM_JOBS").unwrap_or_else(|_| "1".into());
+    command.args(["-fatbin", "-O3", "-std=c++17", "--threads", &jobs]);
     for (index, (major, minor)) in CAPABILITIES.iter().enumerate() {
         let number = format!("{major}{minor}");
         let code = if index == 0 { format!("[sm_{number},compute_{number}]") } else { format!("sm_{number}") };

@@ -6,7 +6,9 @@ use clap::{Parser, Subcommand};
 
 use crate::error::Failure;
 
+mod bench;
 mod data;
+mod gpu;
 mod output;
 mod policy;
 mod train;
@@ -21,9 +23,11 @@ Examples:
   vlash train configs/train/pi05_lora.toml data.repo=/data/pick model.base=/models/pi05_base
   vlash watch outputs/pi05_lora        attach to a run, from any terminal
   vlash policy info outputs/pi05_lora/checkpoints/last/pretrained_model
+  vlash gpu                            which GPUs can be used here; what is missing where
+  vlash bench infer                    how fast is this machine, and how far from what it could be?
   vlash help data check                the help of a subcommand
 
-Exit codes: 0 done; 64 bad input or configuration; 69 environment (disk, permission);
+Exit codes: 0 done; 64 bad input or configuration; 69 environment (disk, permission, GPU);
 70 a defect of vlash; 75 stopped with a checkpoint, the same command continues.";
 
 /// Fine-tune vision-language-action policies (π₀.₅) on LeRobot datasets.
@@ -42,6 +46,9 @@ enum Command {
     Data(data::Command),
     #[command(subcommand)]
     Policy(policy::Command),
+    Gpu(gpu::Args),
+    #[command(subcommand)]
+    Bench(bench::Command),
 }
 
 /// Parses the arguments, runs the subcommand, prints a failure once, and returns the exit code.
@@ -58,6 +65,8 @@ pub fn main() -> ExitCode {
         Command::Watch(args) => watch::run(args),
         Command::Data(command) => data::run(command),
         Command::Policy(command) => policy::run(command),
+        Command::Gpu(args) => gpu::run(args),
+        Command::Bench(command) => bench::run(command),
     };
     match result {
         Ok(code) => code,

@@ -97,6 +97,7 @@ fn another(kind: &Kind, now: &Json) -> String {
         Kind::Choice(choices) | Kind::Spelled(choices, _) => {
             choices.iter().find(|choice| now.as_str() != Some(choice)).map(ToString::to_string).unwrap()
         }
+        Kind::Device => "cuda:1".into(),
         Kind::Texts => "[another, one]".into(),
         Kind::Choices(choices) => format!("[{}]", choices[0]),
         Kind::Episodes => "0:3".into(),

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -216,16 +217,59 @@ pub struct RuntimeConfig {
     pub device: DeviceKind,
 }
 
-/// A device.
+/// A device, written `auto`, `cpu`, `cuda` or `cuda:1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String", into = "String")]
 pub enum DeviceKind {
-    /// The best one of this build.
+    /// A GPU where there is one and the build can use it, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
-    /// An NVIDIA GPU; refused by builds without one.
-    Cuda,
+    /// The GPU of this index among those that the process sees, or an error.
+    Cuda(usize),
+}
+
+/// Not the name of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is not auto, cpu, cuda, or one of several GPUs such as cuda:1")]
+pub struct NotADevice;
+
+impl FromStr for DeviceKind {
+    type Err = NotADevice;
+
+    fn from_str(text: &str) -> Result<Self, NotADevice> {
+        match text {
+            "auto" => Ok(DeviceKind::Auto),
+            "cpu" => Ok(DeviceKind::Cpu),
+            "cuda" => Ok(DeviceKind::Cuda(0)),
+            _ => match text.strip_prefix("cuda:") {
+                // No sign, no blanks: what `parse` takes beyond digits is no index.
+                Some(index) if index.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    index.parse().map(DeviceKind::Cuda).map_err(|_| NotADevice)
+                }
+                _ => Err(NotADevice),
+            },
+        }
+    }
+}
+
+impl TryFrom<String> for DeviceKind {
+    type Error = NotADevice;
+
+    fn try_from(text: String) -> Result<Self, NotADevice> {
+        text.parse()
+    }
+}
+
+impl From<DeviceKind> for String {
+    fn from(kind: DeviceKind) -> String {
+        match kind {
+            DeviceKind::Auto => "auto".into(),
+            DeviceKind::Cpu => "cpu".into(),
+            DeviceKind::Cuda(0) => "cuda".into(),
+            DeviceKind::Cuda(index) => format!("cuda:{index}"),
+        }
+    }
 }
 
 /// `train.*`: the optimisation steps.

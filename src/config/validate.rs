@@ -1,6 +1,6 @@
 //! What a resolved configuration must fulfil as a whole. Pure; what needs files or tensors is checked elsewhere.
 
-use super::train::{DeviceKind, NormMode, OptimPreset, PolicyKind, Preset, ScheduleKind, TrainConfig};
+use super::train::{NormMode, OptimPreset, PolicyKind, Preset, ScheduleKind, TrainConfig};
 
 /// Something wrong, with the keys that it is about, the first of which is where it is shown.
 pub(crate) struct Finding {
@@ -153,11 +153,6 @@ fn not_built(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) 
         config.adapter.quantize.is_some(),
         "adapter.quantize",
         "4-bit base weights (QLoRA) come with a later version; leave it out and train LoRA on the full-precision base",
-    );
-    later(
-        config.runtime.device == DeviceKind::Cuda,
-        "runtime.device",
-        "this build computes on the CPU only; set it to cpu or auto",
     );
     later(
         config.hub.push,

@@ -6,6 +6,7 @@ use super::error::{ConfigError, Place, printable};
 use super::keys::{Kind, Range};
 use super::node::{Form, Node, Value};
 use super::ranges::{self, RangeError};
+use super::train::{DeviceKind, NotADevice};
 
 /// Where and what: the caller adds the name of the key.
 type Wrong = (Place, String);
@@ -38,6 +39,7 @@ fn typed(kind: &Kind, node: &Node, example: &str) -> Result<Json, Wrong> {
         Kind::Text => text(node).map(Json::from),
         Kind::Choice(choices) => choice(node, choices, &[]).map(Json::from),
         Kind::Spelled(choices, others) => choice(node, choices, others).map(Json::from),
+        Kind::Device => device(node),
         Kind::Texts => list(node, "a list of names (example: [q_proj, v_proj])", text),
         Kind::Choices(choices) => {
             list(node, &format!("a list of {}", choices.join(", ")), |item| choice(item, choices, &[]))
@@ -143,6 +145,13 @@ fn choice(node: &Node, choices: &[&str], others: &[(&str, &str)]) -> Result<Stri
         Some(choice) => Ok(choice.to_string()),
         None => Err(refuse(node, &format!("is not {}", one_of(choices)))),
     }
+}
+
+fn device(node: &Node) -> Result<Json, Wrong> {
+    let wrong = |problem: NotADevice| refuse(node, &problem.to_string());
+    let Value::Scalar { text, form: Form::Plain | Form::Quoted } = &node.value else { return Err(wrong(NotADevice)) };
+    let kind: DeviceKind = text.trim().to_ascii_lowercase().parse().map_err(wrong)?;
+    Ok(String::from(kind).into())
 }
 
 fn one_of(choices: &[&str]) -> String {

@@ -148,9 +148,8 @@ pub fn places(library: Library, around: &Surroundings<'_>) -> Vec<Place> {
     let mut places = listed(OWN_VARIABLE, around);
     places.extend(listed("LD_LIBRARY_PATH", around));
     places.push(Place { origin: "the loader's own search", folder: None, release: None });
-    let below = |(folder, origin): &(&str, &'static str)| {
-        Place::new(origin, around.root.join(folder.trim_start_matches('/')))
-    };
+    let below =
+        |(folder, origin): &(&str, &'static str)| Place::new(origin, around.root.join(folder.trim_start_matches('/')));
     match library {
         Library::Driver => places.extend(DRIVER.iter().map(below)),
         Library::Cublas | Library::Curand => {

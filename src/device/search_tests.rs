@@ -29,7 +29,8 @@ fn search(library: Library, root: &Path, variables: &[(&str, &str)], driver: Opt
 
 #[test]
 fn the_own_variable_comes_before_everything_and_the_loader_before_known_folders() {
-    let files = ["mine/libcuda.so.1", "ld/libcuda.so.1", "usr/local/nvidia/lib64/libcuda.so.1", "usr/lib64/libcuda.so.1"];
+    let files =
+        ["mine/libcuda.so.1", "ld/libcuda.so.1", "usr/local/nvidia/lib64/libcuda.so.1", "usr/lib64/libcuda.so.1"];
     let root = root(&files);
     let variables = [(OWN_VARIABLE, "empty:mine"), ("LD_LIBRARY_PATH", "ld")];
     assert_eq!(search(Library::Driver, root.path(), &variables, None).0.unwrap(), files[0]);

@@ -155,6 +155,19 @@ impl Arch {
         Ok(arch)
     }
 
+    /// The network that is trained: `base`'s sizes with what a configuration may change about them, or those of
+    /// [`Arch::from_model`] without a base.
+    pub fn for_training(model: &ModelConfig, base: Option<&Arch>) -> Result<Arch, ArchError> {
+        let Some(base) = base else { return Arch::from_model(model) };
+        Ok(Arch {
+            chunk_size: model.chunk_size,
+            state_cond: model.state_cond,
+            min_period: model.min_period,
+            max_period: model.max_period,
+            ..base.clone()
+        })
+    }
+
     /// The vision tower's position embedding has one row a patch, so the resolution is not free.
     pub(crate) fn check_resolution(&self, resolution: [usize; 2]) -> Result<(), ArchError> {
         let side = self.vision.image;

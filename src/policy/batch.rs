@@ -1,6 +1,6 @@
 //! What the network takes: tensors, already processed (resized, normalised, tokenised, padded).
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{Device, Result, Tensor, bail};
 
 /// Observations of a batch of B samples.
 ///
@@ -81,6 +81,17 @@ impl Batch {
             state: self.state.clone(),
         })
     }
+
+    /// The batch with all its tensors on `device`.
+    pub fn to_device(&self, device: &Device) -> Result<Batch> {
+        Ok(Batch {
+            images: self.images.iter().map(|image| image.to_device(device)).collect::<Result<_>>()?,
+            image_masks: self.image_masks.clone(),
+            tokens: self.tokens.to_device(device)?,
+            token_lengths: self.token_lengths.clone(),
+            state: self.state.to_device(device)?,
+        })
+    }
 }
 
 /// What the network should predict.
@@ -132,6 +143,14 @@ impl Branches {
     }
 }
 
+impl Targets {
+    /// The targets with their tensors on `device`.
+    pub fn to_device(&self, device: &Device) -> Result<Targets> {
+        let (actions, is_pad) = (self.actions.to_device(device)?, self.is_pad.to_device(device)?);
+        Ok(Targets { actions, is_pad, ..self.clone() })
+    }
+}
+
 /// The random part of a training step, injected.
 #[derive(Debug, Clone)]
 pub struct Draw {
@@ -141,10 +160,17 @@ pub struct Draw {
     pub time: Tensor,
 }
 
+impl Draw {
+    /// The same numbers on `device`.
+    pub fn to_device(&self, device: &Device) -> Result<Draw> {
+        Ok(Draw { noise: self.noise.to_device(device)?, time: self.time.to_device(device)? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::{DType, Device};
+    use candle_core::DType;
 
     fn batch() -> Result<Batch> {
         let device = &Device::Cpu;

@@ -12,7 +12,7 @@ pub mod segment;
 pub mod verify;
 pub mod weights;
 
-pub use model::{Policy, StepOptions, StepOutput};
+pub use model::{Observed, Policy, StepOptions, StepOutput};
 pub use network::flow;
 pub use network::init::RandomInit;
 pub use network::loss::{Losses, Mean};

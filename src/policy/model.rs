@@ -54,10 +54,18 @@ pub struct StepOutput {
     pub backward_s: f64,
 }
 
+/// Observations of a batch as the denoising steps read them.
+pub struct Observed {
+    geometry: Geometry,
+    cache: PrefixCache,
+    state: Tensor,
+    samples: usize,
+}
+
 /// One chunk on its way from noise to actions, f32 `[B, H, A]`.
 pub(super) struct Sampled {
     pub actions: Tensor,
-    /// Intermediate tensors under the names of the reference files, when asked for.
+    /// Intermediate tensors under the names of the reference files, when they were recorded.
     pub trace: BTreeMap<String, Tensor>,
 }
 
@@ -83,6 +91,11 @@ impl Policy {
     /// Its sizes.
     pub fn arch(&self) -> &Arch {
         &self.arch
+    }
+
+    /// Where it computes; batches must lie there.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// What trains, sorted by name: base parameters and adapter factors (`<module>.lora_A.weight`, `.lora_B.weight`).
@@ -157,7 +170,17 @@ impl Policy {
     /// A chunk of normalised actions f32 `[B, H, A]` by `steps` Euler steps from `noise` of the same shape. The
     /// prefix is computed once; its keys and values serve all steps.
     pub fn sample(&self, batch: &Batch, noise: &Tensor, steps: usize) -> Result<Tensor> {
-        Ok(self.sample_traced(&batch.trimmed()?, noise, steps, false)?.actions)
+        self.denoise(&self.observe(batch)?, noise, steps)
+    }
+
+    /// The first half of [`Policy::sample`]: what the denoising steps need of the observations.
+    pub fn observe(&self, batch: &Batch) -> Result<Observed> {
+        self.observe_traced(&batch.trimmed()?, &mut Trace::off())
+    }
+
+    /// The second half of [`Policy::sample`].
+    pub fn denoise(&self, observed: &Observed, noise: &Tensor, steps: usize) -> Result<Tensor> {
+        Ok(self.denoise_traced(observed, noise, steps, Trace::off())?.actions)
     }
 
     /// The training forward with every boundary tensor under its name in the reference files (`u_t` and `v_t`: the wanted
@@ -168,23 +191,33 @@ impl Policy {
         Ok(trace.into_tensors())
     }
 
-    /// [`Policy::sample`] on the batch as it stands, with a trace on request.
-    pub(super) fn sample_traced(&self, batch: &Batch, noise: &Tensor, steps: usize, traced: bool) -> Result<Sampled> {
+    /// [`Policy::sample`] on the batch as it stands, with a trace.
+    pub(super) fn sample_traced(&self, batch: &Batch, noise: &Tensor, steps: usize) -> Result<Sampled> {
+        let mut record = Trace::on();
+        let observed = self.observe_traced(batch, &mut record)?;
+        self.denoise_traced(&observed, noise, steps, record)
+    }
+
+    fn observe_traced(&self, batch: &Batch, record: &mut Trace) -> Result<Observed> {
+        let (geometry, cache) = self.prefix(&mut Tape::new(Walk::EVALUATE), batch, 1, record)?;
+        Ok(Observed { geometry, cache, state: batch.state.clone(), samples: batch.len() })
+    }
+
+    fn denoise_traced(&self, observed: &Observed, noise: &Tensor, steps: usize, mut record: Trace) -> Result<Sampled> {
         if steps == 0 {
             bail!("sampling takes at least one step")
         }
-        self.expect_chunk("noise", noise, batch.len())?;
-        let trace = |on: bool| if on { Trace::on() } else { Trace::off() };
-        let (mut tape, mut record) = (Tape::new(Walk::EVALUATE), trace(traced));
-        let (geometry, cache) = self.prefix(&mut tape, batch, 1, &mut record)?;
+        self.expect_chunk("noise", noise, observed.samples)?;
+        let Observed { geometry, cache, state, samples } = observed;
+        let mut tape = Tape::new(Walk::EVALUATE);
         let dt = -1.0 / steps as f64;
         let mut x_t = noise.to_dtype(DType::F32)?;
         for (step, time) in flow::times(steps).into_iter().enumerate() {
-            let time = vec![time; batch.len()];
-            let inputs = SuffixInputs { x_t: &x_t, time: &time, state: &batch.state };
+            let time = vec![time; *samples];
+            let inputs = SuffixInputs { x_t: &x_t, time: &time, state };
             // The layers of the first step are worth comparing; the later ones are the same code.
-            let mut layers = trace(traced && step == 0);
-            let velocity = self.network.velocity(&mut tape, &cache, &inputs, &geometry, &mut layers)?.tensor;
+            let mut layers = if record.is_on() && step == 0 { Trace::on() } else { Trace::off() };
+            let velocity = self.network.velocity(&mut tape, cache, &inputs, geometry, &mut layers)?.tensor;
             for (name, tensor) in layers.into_tensors() {
                 record.record(format_args!("step.{step}.{name}"), &tensor);
             }

@@ -80,7 +80,7 @@ impl Report {
 ///
 /// `cameras` are the configured camera features in order; one without an image in the reference is absent (masked).
 /// `pixels(feature, raw image [B, 3, H, W] in [0, 1])` makes what the vision tower sees. Gradients are compared
-/// when `policy` trains the parameters; expect f32 on the CPU.
+/// when `policy` trains the parameters. The references lie on the CPU, the policy computes where it was built.
 pub fn verify(
     policy: &Policy,
     references: &[Reference],
@@ -173,7 +173,14 @@ impl Case {
         let real = prefix_real(arch, &batch)?;
         let targets =
             Targets { actions: widen(&actions, arch.max_action_dim)?, is_pad, action_dim, branches: Branches::ONE };
-        Ok(Self { batch, targets, draw: Draw { noise, time }, real })
+        let draw = Draw { noise, time };
+        let device = policy.device();
+        Ok(Self {
+            batch: batch.to_device(device)?,
+            targets: targets.to_device(device)?,
+            draw: draw.to_device(device)?,
+            real,
+        })
     }
 
     /// Masks and positions.
@@ -238,7 +245,7 @@ impl Case {
         let step = |k: &usize| has(format!("step.{k}.x_t")) || has(format!("step.{k}.v_t"));
         let steps = (0..=MOST_STEPS).take_while(step).count();
         if (1..=MOST_STEPS).contains(&steps) {
-            let sampled = policy.sample_traced(&self.batch, &self.draw.noise, steps, true)?;
+            let sampled = policy.sample_traced(&self.batch, &self.draw.noise, steps)?;
             tensors.extend(
                 sampled
                     .trace
@@ -344,7 +351,7 @@ fn compare(name: &str, wanted: &Tensor, found: Option<&Tensor>, real: &[Vec<bool
     if found.dims() != wanted.dims() {
         return Ok(missing(format!("shape {:?}, computed {:?}", wanted.dims(), found.dims())));
     }
-    let values = |t: &Tensor| t.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
+    let values = |t: &Tensor| t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
     let (wanted, found, counts) = (values(wanted)?, values(found)?, defined(name, wanted.dims(), real));
     let (mut max_abs, mut largest) = (0f64, 0f64);
     for ((wanted, found), _) in wanted.iter().zip(&found).zip(&counts).filter(|(_, counts)| **counts) {

@@ -13,6 +13,7 @@ use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::loader::LoaderError;
 use crate::dataset::window::WindowError;
 use crate::dataset::write::WriteError;
+use crate::device::DeviceError;
 use crate::error::{Explain, Kind};
 use crate::policy::arch::ArchError;
 use crate::policy::checkpoint::CheckpointError;
@@ -28,6 +29,8 @@ pub enum TrainError {
     Dataset(#[from] DatasetError),
     #[error(transparent)]
     Bundled(#[from] WriteError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     #[error(transparent)]
     Window(#[from] WindowError),
     #[error(transparent)]
@@ -99,6 +102,7 @@ impl Explain for TrainError {
             TrainError::RunDir(error) => error.kind(),
             TrainError::Dataset(error) => error.kind(),
             TrainError::Bundled(error) => error.kind(),
+            TrainError::Device(error) => error.kind(),
             TrainError::Window(error) => error.kind(),
             TrainError::Loader(error) => error.kind(),
             TrainError::Arch(error) => error.kind(),
@@ -126,6 +130,7 @@ impl Explain for TrainError {
             TrainError::RunDir(error) => error.hint(),
             TrainError::Dataset(error) => error.hint(),
             TrainError::Bundled(error) => error.hint(),
+            TrainError::Device(error) => error.hint(),
             TrainError::Window(error) => error.hint(),
             TrainError::Loader(error) => error.hint(),
             TrainError::Arch(error) => error.hint(),

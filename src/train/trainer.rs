@@ -404,7 +404,11 @@ impl Trainer<'_> {
     }
 }
 
-fn add(total: &mut BTreeMap<String, Tensor>, gradients: BTreeMap<String, Tensor>) -> candle_core::Result<()> {
+/// Adds the gradients of another micro-step.
+pub(crate) fn add(
+    total: &mut BTreeMap<String, Tensor>,
+    gradients: BTreeMap<String, Tensor>,
+) -> candle_core::Result<()> {
     for (name, gradient) in gradients {
         let sum = match total.get(&name) {
             Some(so_far) => (so_far + gradient)?,

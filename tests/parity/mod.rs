@@ -1,11 +1,19 @@
-//! The tiny reference policy, its inputs and comparisons, for tests that run the whole network.
+//! The reference's policies, their inputs and what must agree with them: functions over a device, run on the CPU by
+//! `main.rs` and on a GPU by `tests/gpu`.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod adapters;
+pub mod end_to_end;
+pub mod network;
+pub mod record;
 pub mod shared_observation;
+pub mod state_condition;
+pub mod training;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use candle_core::{DType, Device, Result, Tensor};
 use vlash_forge::adapter::plan::TrainPlan;
@@ -21,8 +29,16 @@ pub const CAMERAS: [&str; 3] = ["observation.images.top", "observation.images.wr
 const HEAD: &str = "paligemma_with_expert.paligemma.lm_head.weight";
 const EMBEDDING: &str = "paligemma_with_expert.paligemma.model.language_model.embed_tokens.weight";
 
+static FIXTURES: OnceLock<PathBuf> = OnceLock::new();
+
+/// Takes the fixtures of this process from `root` instead of the repository: for an executable that carries its own.
+pub fn take_fixtures_from(root: &Path) {
+    FIXTURES.get_or_init(|| root.to_path_buf());
+}
+
 pub fn fixture(path: &str) -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")).join(path)
+    let repository = || Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")).to_path_buf();
+    FIXTURES.get_or_init(repository).join(path)
 }
 
 pub fn load(path: &str) -> Result<BTreeMap<String, Tensor>> {
@@ -40,8 +56,9 @@ pub fn weights() -> Result<HashMap<String, Tensor>> {
     Ok(stored.into_iter().map(|(name, tensor)| (if name == HEAD { EMBEDDING.into() } else { name }, tensor)).collect())
 }
 
-pub fn policy(plan: &dyn TrainPlan) -> Result<Policy> {
-    Policy::build(&arch(), &weights()?, plan, &Device::Cpu, DType::F32)
+/// The reference's policy in f32.
+pub fn policy(plan: &dyn TrainPlan, device: &Device) -> Result<Policy> {
+    Policy::build(&arch(), &weights()?, plan, device, DType::F32)
 }
 
 /// The network's linears and its parameters, by canonical name.
@@ -67,7 +84,7 @@ pub fn pixels(raw: &Tensor) -> Result<Tensor> {
     Tensor::from_vec(seen, (samples, 3, side, side), &Device::Cpu)
 }
 
-/// A batch of the reference's raw inputs, whose names begin with `prefix`.
+/// A batch of the reference's raw inputs, whose names begin with `prefix`; on the CPU.
 pub fn batch(inputs: &BTreeMap<String, Tensor>, prefix: &str) -> Result<(Batch, Targets)> {
     let input = |name: &str| &inputs[&format!("{prefix}{name}")];
     let arch = arch();
@@ -75,13 +92,12 @@ pub fn batch(inputs: &BTreeMap<String, Tensor>, prefix: &str) -> Result<(Batch, 
     let (samples, chunk, action_dim) = actions.dims3()?;
     let present = CAMERAS.iter().filter_map(|camera| inputs.get(&format!("{prefix}{camera}")));
     let images = present.map(pixels).collect::<Result<Vec<_>>>()?;
-    let mask = input("observation.language.attention_mask").to_dtype(DType::U32)?;
     let state = input("observation.state");
     let batch = Batch {
         image_masks: vec![vec![true; samples]; images.len()],
         images,
         tokens: input("observation.language.tokens").to_dtype(DType::U32)?,
-        token_lengths: mask.sum(1)?.to_vec1::<u32>()?.into_iter().map(|length| length as usize).collect(),
+        token_lengths: lengths(input("observation.language.attention_mask"))?,
         state: state.pad_with_zeros(1, 0, arch.max_state_dim - state.dim(1)?)?,
     };
     let targets = Targets {
@@ -93,10 +109,20 @@ pub fn batch(inputs: &BTreeMap<String, Tensor>, prefix: &str) -> Result<(Batch, 
     Ok((batch, targets))
 }
 
+/// Real tokens a row of a mask `[B, L]`.
+pub fn lengths(mask: &Tensor) -> Result<Vec<usize>> {
+    let counts = mask.to_dtype(DType::U32)?.sum(1)?.to_vec1::<u32>()?;
+    Ok(counts.into_iter().map(|length| length as usize).collect())
+}
+
+/// All elements, on the host.
+pub fn values(tensor: &Tensor) -> Result<Vec<f64>> {
+    tensor.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
+}
+
 /// Largest absolute difference; infinite where a value is not a number.
 pub fn difference(found: &Tensor, expected: &Tensor) -> Result<f64> {
     assert_eq!(found.dims(), expected.dims());
-    let values = |t: &Tensor| t.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
     let pairs = values(found)?.into_iter().zip(values(expected)?);
     let worse = |worst: f64, d: f64| if d.is_nan() { f64::INFINITY } else { worst.max(d) };
     Ok(pairs.map(|(f, e)| (f - e).abs()).fold(0.0, worse))

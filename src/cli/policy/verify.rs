@@ -7,6 +7,8 @@ use serde_json::json;
 
 use super::place;
 use crate::cli::output::print;
+use crate::config::train::DeviceKind;
+use crate::device;
 use crate::error::{Failure, Kind};
 use crate::policy::checkpoint::verify::verify_checkpoint;
 use crate::policy::verify::{Report, Row, Verdict};
@@ -14,7 +16,8 @@ use crate::policy::verify::{Report, Row, Verdict};
 const EXAMPLES: &str = "\
 Examples:
   vlash policy verify /models/pi05_tiny --reference case-a/inputs.safetensors case-a/*forward*
-  vlash policy verify outputs/tiny --reference inputs.safetensors inference.safetensors --json";
+  vlash policy verify outputs/tiny --reference inputs.safetensors inference.safetensors --json
+  vlash policy verify outputs/tiny --reference inputs.safetensors inference.safetensors --device cuda";
 
 /// Compare a checkpoint with reference tensors, name by name; exits 0 only when all agree and none is left over
 #[derive(clap::Args)]
@@ -25,6 +28,9 @@ pub struct Args {
     /// Files of one case: inputs, train_forward, gradients, inference, …
     #[arg(long, value_name = "FILE.safetensors", required = true, num_args = 1..)]
     reference: Vec<PathBuf>,
+    /// Where to compute: auto, cpu, cuda, or one of several GPUs such as cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: DeviceKind,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -32,10 +38,12 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let checkpoint = place::checkpoint(&args.checkpoint)?;
-    let report = verify_checkpoint(&checkpoint, &args.reference)?;
+    let opened = device::open(args.device)?;
+    let report = verify_checkpoint(&checkpoint, &args.reference, &opened.device)?;
     if args.json {
         let value = json!({
             "checkpoint": checkpoint,
+            "device": opened.to_string(),
             "passed": report.passed(),
             "compared": report.compared,
             "failed": report.failed,
@@ -43,7 +51,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         });
         print(&format!("{value:#}\n"))?;
     } else {
-        print(&text(&report))?;
+        print(&format!("computed on {opened}, in f32\n{}", text(&report)))?;
     }
     Ok(if report.passed() { ExitCode::SUCCESS } else { Kind::Input.exit_code().into() })
 }

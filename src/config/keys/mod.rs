@@ -72,6 +72,8 @@ pub(crate) enum Kind {
     Choice(&'static [&'static str]),
     /// As `Choice`, with other spellings that mean one of the choices.
     Spelled(&'static [&'static str], &'static [(&'static str, &'static str)]),
+    /// `auto`, `cpu`, `cuda` or `cuda:N`.
+    Device,
     Texts,
     Choices(&'static [&'static str]),
     /// Episode numbers: a list, or half-open ranges such as `0:16,18:49`.

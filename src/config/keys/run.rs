@@ -1,7 +1,7 @@
 //! `run.*`, `runtime.*`; and, behind the recipe, `checkpoint.*`, `validation.*`, `log.*`, `hub.*`.
 
 use super::Default::{Absent, Follows, Is};
-use super::Kind::{Choice, Count, Episodes, Real, Switch, Text};
+use super::Kind::{Choice, Count, Device, Episodes, Real, Switch, Text};
 use super::{BELOW_ONE, Key, same, switch};
 
 pub(super) static KEYS: &[Key] = &[
@@ -21,7 +21,7 @@ pub(super) static KEYS: &[Key] = &[
         "auto: continue where the run directory has a checkpoint, else start; always: it must have one; never: it must be empty.",
     )
     .yaml(&[switch("resume", "always", "never"), switch("auto_resume", "auto", "never")]),
-    Key::new("runtime.device", Choice(&["auto", "cpu", "cuda"]), Is("\"auto\""), "auto, cpu or cuda.")
+    Key::new("runtime.device", Device, Is("\"auto\""), "auto: a GPU where there is one; cpu; cuda, cuda:1: that GPU or an error.")
         .yaml(&[same("policy.device")])
         .also(&["device"]),
 ];

@@ -60,10 +60,10 @@ impl Explain for VerifyError {
     }
 }
 
-/// Computes, in f32 on the CPU, everything that the reference files of one case hold, from the checkpoint in
+/// Computes, in f32 on `device`, everything that the reference files of one case hold, from the checkpoint in
 /// `directory`, and compares. Names are those of the fixtures; `input.`, `train.`, `inference.` and `infer.` before
 /// them are understood.
-pub fn verify_checkpoint(directory: &Path, files: &[PathBuf]) -> Result<Report, VerifyError> {
+pub fn verify_checkpoint(directory: &Path, files: &[PathBuf], device: &Device) -> Result<Report, VerifyError> {
     let checkpoint = Checkpoint::open(directory)?;
     let directory = checkpoint.directory.clone();
     if checkpoint.config.kind != PolicyKind::Pi05 {
@@ -79,7 +79,7 @@ pub fn verify_checkpoint(directory: &Path, files: &[PathBuf]) -> Result<Report, 
     let references: Vec<Reference> = files.iter().map(|path| read(path, steps)).collect::<Result<_, _>>()?;
     let weights = checkpoint.weights(&checkpoint.arch, &[], Box::new(Nothing))?;
     let plan = WithGradient::of(&references);
-    let policy = Policy::build(&checkpoint.arch, &weights, &plan, &Device::Cpu, DType::F32)
+    let policy = Policy::build(&checkpoint.arch, &weights, &plan, device, DType::F32)
         .map_err(|source| VerifyError::Network { directory, source })?;
     let side = checkpoint.arch.vision.image;
     let forge = &checkpoint.config.vlash_forge;

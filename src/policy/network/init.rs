@@ -2,12 +2,16 @@
 
 use candle_core::{Device, Result, Tensor};
 use rand::Rng;
+use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::policy::weights::WeightSource;
-use crate::random::stream;
+use crate::random::{fill, stream};
 
-/// Random weights, each tensor a pure function of (seed, name).
+/// Tensors of more elements are drawn in parallel, block by block: the full size has 3.35 billion numbers.
+const LARGE: usize = 1 << 22;
+
+/// Random weights, each tensor a pure function of (seed, name), whatever the number of threads.
 ///
 /// * Gemma linears and the projector: normal with variance 1/in (openpi's `lecun_normal`); SigLIP linears: Xavier
 ///   uniform, zero bias; action, time and state projections: PyTorch's default U(±1/√in), bias included.
@@ -73,19 +77,28 @@ fn head_inputs(module: &str, out: f32) -> f32 {
 impl WeightSource for RandomInit {
     fn tensor(&self, name: &str, shape: &[usize], device: &Device) -> Result<Tensor> {
         let count = shape.iter().product();
-        let mut random = stream(self.seed, &format!("init/{name}"), &[]);
         let values: Vec<f32> = match law(name, shape) {
             Law::Constant(value) => vec![value; count],
-            Law::Normal { deviation } => (0..count)
-                .map(|_| {
-                    let z: f32 = StandardNormal.sample(&mut random);
-                    z * deviation
-                })
-                .collect(),
-            Law::Uniform { bound } => (0..count).map(|_| random.random_range(-bound..bound)).collect(),
+            Law::Normal { deviation } => self.draw(name, count, |random| {
+                let z: f32 = StandardNormal.sample(random);
+                z * deviation
+            }),
+            Law::Uniform { bound } => self.draw(name, count, |random| random.random_range(-bound..bound)),
             Law::GateOpen => (0..count).map(|i| if 3 * i >= 2 * count { 1.0 } else { 0.0 }).collect(),
         };
         Tensor::from_vec(values, shape, device)
+    }
+}
+
+impl RandomInit {
+    /// `count` numbers by `one`: from one stream, or of a large tensor each block from its own.
+    fn draw(&self, name: &str, count: usize, one: impl Fn(&mut ChaCha8Rng) -> f32 + Sync) -> Vec<f32> {
+        let purpose = format!("init/{name}");
+        if count <= LARGE {
+            let mut random = stream(self.seed, &purpose, &[]);
+            return (0..count).map(|_| one(&mut random)).collect();
+        }
+        fill(self.seed, &purpose, count, one)
     }
 }
 
@@ -120,5 +133,16 @@ mod tests {
         let a = tensor("time_mlp_in.weight", &[4, 4]);
         assert_eq!(a, tensor("time_mlp_in.weight", &[4, 4]));
         assert_ne!(a, tensor("time_mlp_out.weight", &[4, 4]));
+    }
+    /// Numbers of a small tensor, which the results of the built-in example follow from, and of a large one.
+    #[test]
+    fn the_numbers_stay() {
+        let small = tensor("time_mlp_in.weight", &[64, 64]);
+        let mut random = stream(1, "init/time_mlp_in.weight", &[]);
+        assert!(small.iter().all(|&v| v == random.random_range(-0.125..0.125)), "one stream");
+        let large = tensor("paligemma_with_expert.paligemma.model.language_model.embed_tokens.weight", &[4097, 1024]);
+        eprintln!("PIN {:?} {:?} {:?}", &small[..3], &large[..2], &large[1 << 16..][..2]);
+        let square = large.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / large.len() as f64;
+        assert!((square * 1024.0 - 1.0).abs() < 3e-3, "{square}");
     }
 }

@@ -79,18 +79,20 @@ impl<'a> Builder<'a> {
         Ok((part, self.trained[before..].to_vec()))
     }
 
-    /// The parameter `name`.
+    /// The parameter `name`. It is converted before it moves, so that the device receives the bytes that it keeps and
+    /// never holds another form of them.
     pub fn weight(&mut self, name: &str, shape: &[usize], precision: Precision) -> Result<Weight> {
-        let tensor = self.source.tensor(name, shape, &self.device)?;
+        let tensor = self.source.tensor(name, shape, &Device::Cpu)?;
         if tensor.dims() != shape {
             bail!("{name}: wanted shape {shape:?}, found {:?}", tensor.dims())
         }
         let weight = if self.plan.trains(name) {
-            let var = Var::from_tensor(&tensor.to_dtype(DType::F32)?.contiguous()?)?;
+            let master = tensor.to_dtype(DType::F32)?.contiguous()?.to_device(&self.device)?;
+            let var = Var::from_tensor(&master)?;
             self.trained.push(Trained { name: name.to_owned(), var: var.clone() });
             Weight::Trained(var)
         } else {
-            Weight::Frozen(tensor.to_dtype(self.dtype(precision))?.contiguous()?)
+            Weight::Frozen(tensor.to_dtype(self.dtype(precision))?.contiguous()?.to_device(&self.device)?)
         };
         self.parameters.push((name.to_owned(), weight.clone()));
         Ok(weight)

@@ -7,6 +7,7 @@ pub mod model;
 use super::error::TrainError;
 use crate::config::train::TrainConfig;
 use crate::dataset::window::Delays;
+use crate::device;
 use crate::policy::flow::TimeSampling;
 
 /// Data and model of a run.
@@ -15,10 +16,12 @@ pub struct Session {
     pub model: model::Model,
 }
 
-/// Opens the data, then builds the model that fits it.
+/// Opens the device, then the data, then builds the model that fits both. The device comes first: reading the data
+/// may take minutes, a missing GPU shows at once.
 pub fn session(config: &TrainConfig) -> Result<Session, TrainError> {
+    let opened = device::open(config.runtime.device)?;
     let data = data::open(config)?;
-    let model = model::build(config, &data)?;
+    let model = model::build(config, &data, opened)?;
     Ok(Session { data, model })
 }
 

@@ -15,6 +15,7 @@ use crate::config::train::{Dtype, TrainConfig};
 use crate::dataset::Dataset;
 use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::stats::Statistics;
+use crate::device::Opened;
 use crate::policy::arch::Arch;
 use crate::policy::checkpoint::{Checkpoint, PolicyConfig};
 use crate::policy::parameters::{linears, parameters};
@@ -56,12 +57,12 @@ impl Model {
     }
 }
 
-/// Builds what `config` asks for, to fit `data`.
-pub fn build(config: &TrainConfig, data: &Data) -> Result<Model, TrainError> {
+/// Builds what `config` asks for, to fit `data`, on the device that was opened for it.
+pub fn build(config: &TrainConfig, data: &Data, opened: Opened) -> Result<Model, TrainError> {
     let base = config.model.base.as_deref().map(Checkpoint::open).transpose()?;
     let mut findings = base.iter().flat_map(|base| base.findings.iter().cloned()).collect::<Vec<_>>();
     refuse(&findings)?;
-    let arch = arch(config, base.as_ref())?;
+    let arch = Arch::for_training(&config.model, base.as_ref().map(|base| &base.arch))?;
     let (statistics, widened) =
         prepare_statistics(&data.statistics, &config.normalization, &dimension_names(&data.train))?;
     findings.extend(widened);
@@ -93,7 +94,8 @@ pub fn build(config: &TrainConfig, data: &Data) -> Result<Model, TrainError> {
     let names: Vec<String> = parameters(&arch).into_iter().map(|parameter| parameter.name).collect();
     let modules = linears(&arch);
     let plan = plan_for(&config.adapter, &config.model.freeze, config.run.seed, &modules, &names)?;
-    let (device, dtype) = device(config, &mut findings);
+    let dtype = frozen_dtype(config, &opened, &mut findings);
+    let device = opened.device;
     let policy = Policy::build(&arch, source.as_ref(), &plan, &device, dtype)?;
     let adapter = adapter(config, &plan, &modules, source.as_ref(), &arch)?;
     let count = |tensors: &mut dyn Iterator<Item = usize>| tensors.sum::<usize>() as u64;
@@ -111,24 +113,18 @@ pub fn build(config: &TrainConfig, data: &Data) -> Result<Model, TrainError> {
     Ok(Model { policy, processor, exporter, device, account, parameters, trained, findings, random_base })
 }
 
+/// The processor that [`build`] would give the policy of `config`; no weights are read.
+pub fn processor_for(config: &TrainConfig, data: &Data) -> Result<Arc<Processor>, TrainError> {
+    let base = config.model.base.as_deref().map(Checkpoint::open).transpose()?;
+    let (statistics, _) = prepare_statistics(&data.statistics, &config.normalization, &dimension_names(&data.train))?;
+    processor(config, base.as_ref(), &arch(config, base.as_ref())?, data, &statistics, &mut Vec::new())
+}
+
 fn refuse(findings: &[Finding]) -> Result<(), TrainError> {
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(TrainError::Findings(findings.to_vec()));
     }
     Ok(())
-}
-
-/// The base's sizes, with what a configuration may change about them.
-fn arch(config: &TrainConfig, base: Option<&Checkpoint>) -> Result<Arch, TrainError> {
-    let asked = Arch::from_model(&config.model);
-    let Some(base) = base else { return Ok(asked?) };
-    Ok(Arch {
-        chunk_size: config.model.chunk_size,
-        state_cond: config.model.state_cond,
-        min_period: config.model.min_period,
-        max_period: config.model.max_period,
-        ..base.arch.clone()
-    })
 }
 
 fn dimension_names(dataset: &Dataset) -> BTreeMap<String, Vec<String>> {
@@ -227,16 +223,22 @@ fn prompts(processor: &Processor, data: &Data, statistics: &Statistics) -> Resul
     }
 }
 
-fn device(config: &TrainConfig, findings: &mut Vec<Finding>) -> (Device, DType) {
-    if config.model.dtype == Dtype::Bfloat16 {
-        findings.push(Finding {
-            severity: Severity::Note,
-            code: "cpu-f32",
-            message: "the CPU computes in f32, whatever model.dtype says".into(),
-            fix: None,
-        });
+/// The type of the frozen weights on the device that computes; says which device that is.
+fn frozen_dtype(config: &TrainConfig, opened: &Opened, findings: &mut Vec<Finding>) -> DType {
+    let mut note = |code, message| {
+        findings.push(Finding { severity: Severity::Note, code, message, fix: None });
+    };
+    if opened.gpu.is_some() || opened.reason.is_some() {
+        note("device", format!("computing on {opened}"));
     }
-    (Device::Cpu, DType::F32)
+    match config.model.dtype {
+        Dtype::Bfloat16 if opened.gpu.is_some() => DType::BF16,
+        Dtype::Bfloat16 => {
+            note("cpu-f32", "the CPU computes in f32, whatever model.dtype says".into());
+            DType::F32
+        }
+        Dtype::Float32 => DType::F32,
+    }
 }
 
 fn adapter(

@@ -1,0 +1,151 @@
+//! What to give up when memory runs out, in the order of what it costs, with the numbers of one run.
+
+use serde::Serialize;
+
+use super::memory::estimate;
+use super::subject::{PlanError, Subject, Target};
+use crate::config::train::TrainConfig;
+
+/// The rank that is offered when adapters are to become smaller.
+const SMALL_RANK: usize = 8;
+
+/// A step down; each holds all before it, too.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rung {
+    /// What it does and what it costs.
+    pub what: String,
+    /// The settings to type, `key=value`; empty: nothing can be typed yet.
+    pub settings: Vec<String>,
+    /// Memory after it; none: not built, so nothing is promised.
+    pub bytes: Option<u64>,
+}
+
+/// All steps that change something for one run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ladder {
+    pub rungs: Vec<Rung>,
+}
+
+type Change = fn(&mut Subject) -> Option<(String, Vec<String>)>;
+
+impl Ladder {
+    /// The ladder of `subject`.
+    ///
+    /// # Errors
+    /// See [`estimate`].
+    pub fn of(subject: &Subject, target: Target) -> Result<Ladder, PlanError> {
+        let changes: [Change; 6] = [single, recomputation, one_camera, separate, small_adapters, adapters];
+        let mut below = subject.clone();
+        let mut rungs = Vec::new();
+        for change in changes {
+            if let Some((what, settings)) = change(&mut below) {
+                let bytes = Some(estimate(&below, target)?.memory.total());
+                rungs.push(Rung { what, settings, bytes });
+            }
+        }
+        rungs.extend(absent());
+        Ok(Ladder { rungs })
+    }
+
+    /// The first `rung` steps (counted from 1) as one line of settings.
+    pub fn settings(&self, rung: usize) -> String {
+        let typed: Vec<&str> =
+            self.rungs.iter().take(rung).flat_map(|rung| rung.settings.iter().map(String::as_str)).collect();
+        typed
+            .iter()
+            .enumerate()
+            .filter(|(at, text)| !replaced(&typed[at + 1..], text))
+            .map(|(_, t)| *t)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// The number of the first rung after which `available` bytes are enough.
+    pub fn first_within(&self, available: u64) -> Option<usize> {
+        self.rungs.iter().position(|rung| rung.bytes.is_some_and(|bytes| bytes <= available)).map(|index| index + 1)
+    }
+}
+
+/// Whether a later setting has the same key.
+fn replaced(later: &[&str], setting: &str) -> bool {
+    let key = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
+    later.iter().any(|other| key(other) == key(setting))
+}
+
+fn single(subject: &mut Subject) -> Option<(String, Vec<String>)> {
+    let train = &mut subject.config.train;
+    let samples = train.batch_size * train.grad_accum;
+    (train.batch_size > 1).then(|| {
+        (train.batch_size, train.grad_accum) = (1, samples);
+        let settings = vec!["train.batch_size=1".into(), format!("train.grad_accum={samples}")];
+        (format!("one sample at a time, {samples} times: the same gradients, more time"), settings)
+    })
+}
+
+fn recomputation(subject: &mut Subject) -> Option<(String, Vec<String>)> {
+    let train = &mut subject.config.train;
+    (!std::mem::replace(&mut train.activation_checkpointing, true)).then(|| {
+        let what = "recompute activations in the backward pass: the same gradients, about a third more time";
+        (what.into(), vec!["train.activation_checkpointing=true".into()])
+    })
+}
+
+fn one_camera(subject: &mut Subject) -> Option<(String, Vec<String>)> {
+    let first = subject.cameras.first().cloned().filter(|_| subject.cameras.len() > 1)?;
+    let before = subject.cameras.len();
+    // The key names cameras as the dataset does.
+    let rename = &subject.config.data.rename;
+    let feature = rename.iter().find(|(_, policy)| **policy == first).map_or(&first, |(feature, _)| feature);
+    let setting = format!("data.cameras=[{feature:?}]");
+    subject.cameras.truncate(1);
+    Some((format!("one camera of {before}: the policy sees less"), vec![setting]))
+}
+
+fn separate(subject: &mut Subject) -> Option<(String, Vec<String>)> {
+    std::mem::replace(&mut subject.config.train.delay.shared, false).then(|| {
+        ("one delay a sample instead of all over one observation".into(), vec!["train.delay.shared=false".into()])
+    })
+}
+
+/// Smaller adapters, and none of the modulation beside them: entries that train the expert's AdaRMS go.
+fn small_adapters(subject: &mut Subject) -> Option<(String, Vec<String>)> {
+    if !subject.config.adapter.enabled {
+        return None;
+    }
+    let adapter = &mut subject.config.adapter;
+    let mut settings = Vec::new();
+    let mut what = Vec::new();
+    if adapter.rank > SMALL_RANK {
+        adapter.rank = SMALL_RANK;
+        what.push(format!("adapters of rank {SMALL_RANK}"));
+        settings.push(format!("adapter.rank={SMALL_RANK}"));
+    }
+    let modulates = |entry: &String| {
+        let entry = entry.to_ascii_lowercase();
+        ["input_layernorm.dense", "post_attention_layernorm.dense"].iter().any(|name| name.contains(&entry))
+    };
+    if adapter.also_train.iter().any(modulates) {
+        adapter.also_train.retain(|entry| !modulates(entry));
+        what.push("AdaRMS frozen".into());
+        settings.push(format!("adapter.also_train={}", serde_json::json!(adapter.also_train)));
+    }
+    (!settings.is_empty()).then(|| (format!("{}: less can be learned", what.join(", ")), settings))
+}
+
+/// Full fine-tuning becomes adapters on every attention and MLP.
+fn adapters(subject: &mut Subject) -> Option<(String, Vec<String>)> {
+    let TrainConfig { adapter, .. } = &mut subject.config;
+    (!std::mem::replace(&mut adapter.enabled, true)).then(|| {
+        let what = format!("adapters of rank {} instead of every weight", adapter.rank);
+        (what, vec!["adapter.enabled=true".into()])
+    })
+}
+
+/// What later versions will offer.
+fn absent() -> [Rung; 2] {
+    [
+        "4-bit base weights (QLoRA, adapter.quantize): this version does not have it",
+        "more GPUs that share the weights: this version trains on one",
+    ]
+    .map(|what| Rung { what: what.into(), settings: Vec::new(), bytes: None })
+}

@@ -1,0 +1,140 @@
+//! What is planned.
+
+use std::path::{Path, PathBuf};
+
+use crate::adapter::error::AdapterError;
+use crate::adapter::select::{Plan, plan_for};
+use crate::config::train::{Dtype, TrainConfig};
+use crate::error::{Explain, Kind};
+use crate::policy::arch::{Arch, ArchError};
+use crate::policy::checkpoint::{CheckpointError, PolicyConfig};
+use crate::policy::parameters::{linears, parameters};
+
+/// Cameras that are assumed where neither a dataset nor a base says how many there are: π₀.₅'s own.
+const USUAL_CAMERAS: usize = 3;
+
+/// What computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// In f32, whatever the configuration says.
+    Cpu,
+    /// In `model.dtype`.
+    Gpu,
+}
+
+/// A run as far as its memory and time depend on it.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    pub config: TrainConfig,
+    pub arch: Arch,
+    /// Names of the cameras that a sample has.
+    pub cameras: Vec<String>,
+    /// What had to be assumed, in sentences.
+    pub notes: Vec<String>,
+}
+
+impl Subject {
+    /// The run of `config` on data with `cameras`, by the names that the policy knows; none: they are not known.
+    ///
+    /// Of `model.base` only `config.json` is read; a base that is not there leaves the sizes to `model.preset`.
+    ///
+    /// # Errors
+    /// Sizes that make no network, or a `config.json` that cannot be read.
+    pub fn new(config: &TrainConfig, cameras: Option<Vec<String>>) -> Result<Subject, PlanError> {
+        let mut notes = Vec::new();
+        let base = config.model.base.as_deref().map(|base| read_base(base, &mut notes)).transpose()?.flatten();
+        let sizes = base.as_ref().map(|base| base.arch()).transpose()?;
+        let arch = Arch::for_training(&config.model, sizes.as_ref())?;
+        let slots = base.map(|base| base.cameras()).unwrap_or_default();
+        let named = |name: &String| config.data.rename.get(name).unwrap_or(name).clone();
+        let chosen = || config.data.cameras.as_ref().map(|chosen| chosen.iter().map(named).collect::<Vec<_>>());
+        let cameras = match (cameras.or_else(chosen), slots.is_empty()) {
+            (Some(offered), true) => offered,
+            (Some(offered), false) => offered.into_iter().filter(|name| slots.contains(name)).collect(),
+            (None, false) => slots,
+            (None, true) => {
+                notes.push(format!("the dataset is not here: {USUAL_CAMERAS} cameras are assumed (data.cameras)"));
+                (1..=USUAL_CAMERAS).map(|number| format!("camera {number}")).collect()
+            }
+        };
+        Ok(Subject { config: config.clone(), arch, cameras, notes })
+    }
+
+    /// What trains.
+    pub fn plan(&self) -> Result<Plan, PlanError> {
+        let names: Vec<String> = parameters(&self.arch).into_iter().map(|parameter| parameter.name).collect();
+        let config = &self.config;
+        Ok(plan_for(&config.adapter, &config.model.freeze, config.run.seed, &linears(&self.arch), &names)?)
+    }
+
+    /// Suffixes over one observation.
+    pub fn branches(&self) -> usize {
+        let delay = &self.config.train.delay;
+        if delay.shared { delay.max + 1 } else { 1 }
+    }
+
+    /// Samples of an optimizer step.
+    pub fn samples(&self) -> usize {
+        self.config.train.batch_size * self.config.train.grad_accum
+    }
+
+    /// Bytes of a number in the dtype that `target` computes in.
+    pub(super) fn each(&self, target: Target) -> u64 {
+        match (target, self.config.model.dtype) {
+            (Target::Gpu, Dtype::Bfloat16) => 2,
+            _ => 4,
+        }
+    }
+}
+
+/// The base's configuration, from its directory or that of the training checkpoint around it.
+fn read_base(base: &Path, notes: &mut Vec<String>) -> Result<Option<PolicyConfig>, PlanError> {
+    let places = [base.join("config.json"), base.join("pretrained_model/config.json")];
+    let Some(path) = places.into_iter().find(|place| place.is_file()) else {
+        notes.push(format!("model.base {} is not here: the sizes are those of model.preset", base.display()));
+        return Ok(None);
+    };
+    let text = std::fs::read(&path).map_err(|source| PlanError::Read { path: path.clone(), source })?;
+    Ok(Some(PolicyConfig::parse(&path, &text)?.0))
+}
+
+/// Why nothing can be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(transparent)]
+    Arch(#[from] ArchError),
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error("cannot read {path}")]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("--gpu {asked:?} names no card of the table{}", suggestion(.near))]
+    UnknownCard { asked: String, near: Option<String>, known: String },
+}
+
+fn suggestion(near: &Option<String>) -> String {
+    near.as_ref().map_or(String::new(), |name| format!("; did you mean {name:?}?"))
+}
+
+impl Explain for PlanError {
+    fn kind(&self) -> Kind {
+        match self {
+            PlanError::Arch(error) => error.kind(),
+            PlanError::Adapter(error) => error.kind(),
+            PlanError::Checkpoint(error) => error.kind(),
+            PlanError::Read { .. } => Kind::Environment,
+            PlanError::UnknownCard { .. } => Kind::Input,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            PlanError::Arch(error) => error.hint(),
+            PlanError::Adapter(error) => error.hint(),
+            PlanError::Checkpoint(error) => error.hint(),
+            PlanError::Read { .. } => None,
+            PlanError::UnknownCard { known, .. } => Some(format!("one of {known}")),
+        }
+    }
+}
