@@ -117,7 +117,8 @@ pub fn build(config: &TrainConfig, data: &Data, opened: Opened) -> Result<Model,
 pub fn processor_for(config: &TrainConfig, data: &Data) -> Result<Arc<Processor>, TrainError> {
     let base = config.model.base.as_deref().map(Checkpoint::open).transpose()?;
     let (statistics, _) = prepare_statistics(&data.statistics, &config.normalization, &dimension_names(&data.train))?;
-    processor(config, base.as_ref(), &arch(config, base.as_ref())?, data, &statistics, &mut Vec::new())
+    let arch = Arch::for_training(&config.model, base.as_ref().map(|base| &base.arch))?;
+    processor(config, base.as_ref(), &arch, data, &statistics, &mut Vec::new())
 }
 
 fn refuse(findings: &[Finding]) -> Result<(), TrainError> {
