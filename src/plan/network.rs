@@ -245,7 +245,8 @@ impl Scope<'_, '_> {
         }
         let q = project(self, "q_proj", h, [width, queries]);
         let q = self.like(q, &angles, Op::OWN);
-        let a = self.attention([q, k, v], [self.sizes.batch, prefix, prefix], [arch.heads, arch.kv_heads], arch.head_dim);
+        let a =
+            self.attention([q, k, v], [self.sizes.batch, prefix, prefix], [arch.heads, arch.kv_heads], arch.head_dim);
         let a = project(self, "o_proj", a, [queries, width]);
         let x = self.add(x, a);
         let h = self.norm(&format!("{layer}.post_attention_layernorm"), x, width, &["weight"]);

@@ -7,9 +7,9 @@ pub mod adapters;
 pub mod end_to_end;
 pub mod network;
 pub mod record;
+pub mod shared_observation;
 pub mod state_condition;
 pub mod training;
-pub mod shared_observation;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
