@@ -10,6 +10,7 @@ mod bench;
 mod data;
 mod gpu;
 mod output;
+mod plan;
 mod policy;
 mod train;
 mod train_run;
@@ -21,6 +22,8 @@ Examples:
   vlash train                          train the built-in example; needs nothing else
   vlash data check /data/pick          can this LeRobot dataset be trained on?
   vlash train configs/train/pi05_lora.toml data.repo=/data/pick model.base=/models/pi05_base
+  vlash plan configs/train/pi05_lora.toml
+                                       which GPU is large enough, how long will it take?
   vlash watch outputs/pi05_lora        attach to a run, from any terminal
   vlash policy info outputs/pi05_lora/checkpoints/last/pretrained_model
   vlash gpu                            which GPUs can be used here; what is missing where
@@ -41,6 +44,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Train(train::Args),
+    Plan(plan::Args),
     Watch(watch::Args),
     #[command(subcommand)]
     Data(data::Command),
@@ -62,6 +66,7 @@ pub fn main() -> ExitCode {
     };
     let result: Result<ExitCode, Failure> = match cli.command {
         Command::Train(args) => train::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Watch(args) => watch::run(args),
         Command::Data(command) => data::run(command),
         Command::Policy(command) => policy::run(command),

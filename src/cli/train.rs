@@ -1,6 +1,5 @@
 //! `vlash train`: what was typed to a configuration.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::cli::typed::{self, Flag, Typed};
@@ -31,6 +30,11 @@ const FLAGS: &[Flag] = &[
         name: "--accept-changes",
         value: None,
         help: "Continue a run although the configuration differs in ways that change its numbers",
+    },
+    Flag {
+        name: "--ignore-plan",
+        value: None,
+        help: "Try a run that does not fit the GPU by what `vlash plan` expects",
     },
     Flag { name: "--dry-run", value: None, help: "Check everything that can be checked without training, and stop" },
     Flag { name: "--no-tui", value: None, help: "Plain progress instead of the dashboard" },
@@ -67,6 +71,7 @@ pub struct Request {
     pub overrides: Vec<String>,
     pub print_config: bool,
     pub accept_changes: bool,
+    pub ignore_plan: bool,
     pub dry_run: bool,
     pub tui: bool,
     pub json: bool,
@@ -82,22 +87,7 @@ impl Request {
         }
         let values =
             |name: &'static str| flags.iter().filter(move |(flag, _)| *flag == name).map(|(_, value)| value.clone());
-        let preset = match values("--preset").next_back().as_deref() {
-            None => None,
-            Some("tiny") => Some(Preset::Tiny),
-            Some("full") => Some(Preset::Full),
-            Some(other) => return Err(UsageError(format!("--preset: \"{other}\" is not one of tiny, full"))),
-        };
-        let files: Vec<String> =
-            positionals.into_iter().chain(values("--config_path")).chain(values("--config")).collect();
-        let source = match files.as_slice() {
-            [] => Source::Embedded,
-            [file] => Source::File(PathBuf::from(file)),
-            [first, second, ..] => {
-                let message = format!("two configuration files, {first} and {second}; settings are written key=value");
-                return Err(UsageError(message));
-            }
-        };
+        let (source, preset) = typed::configuration(positionals, &flags).map_err(UsageError)?;
         let new: Vec<String> = values("--allow-new").collect();
         let allowed = (!new.is_empty()).then(|| format!("model.allow_new={}", serde_json::json!(new)));
         Ok(Some(Request {
@@ -106,6 +96,7 @@ impl Request {
             overrides: overrides.into_iter().chain(allowed).collect(),
             print_config: has("--print-config"),
             accept_changes: has("--accept-changes"),
+            ignore_plan: has("--ignore-plan"),
             dry_run: has("--dry-run"),
             tui: !has("--no-tui"),
             json: has("--json"),
@@ -148,13 +139,13 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if request.dry_run {
-        output::print(&train_run::check(&loaded, request.accept_changes)?)?;
+        output::print(&train_run::check(&loaded, &request)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if train_run::wants_dashboard(request.tui, request.json) {
         train_run::watched(&loaded)
     } else {
-        train_run::here(&loaded, request.accept_changes, request.json)
+        train_run::here(&loaded, &request)
     }
 }
 

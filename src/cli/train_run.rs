@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::cli::train::Request;
 use crate::config::Loaded;
 use crate::config::train::TrainConfig;
 use crate::error::{Explain, Failure, Kind};
+use crate::plan::report::gib;
 use crate::track::console::{Console, count};
 use crate::track::event::Outcome;
 use crate::track::status::Status;
+use crate::train::compute::Directly;
 use crate::train::trainer::Ending;
 use crate::train::{self, Report};
 use crate::tui;
@@ -27,9 +30,9 @@ pub fn wants_dashboard(asked: bool, json: bool) -> bool {
 }
 
 /// Checks everything that can be checked without training, and says what would be trained.
-pub fn check(loaded: &Loaded<TrainConfig>, accept_changes: bool) -> Result<String, Failure> {
+pub fn check(loaded: &Loaded<TrainConfig>, asked: &Request) -> Result<String, Failure> {
     let config = &loaded.value;
-    let session = train::run::check(config, accept_changes)?;
+    let session = train::run::check(config, asked.accept_changes, asked.ignore_plan)?;
     let (data, model) = (&session.data, &session.model);
     let held_out = data.held_out.as_ref().map_or(0, |dataset| dataset.len());
     let mut text = format!(
@@ -47,6 +50,9 @@ pub fn check(loaded: &Loaded<TrainConfig>, accept_changes: bool) -> Result<Strin
         config.train.batch_size * config.train.grad_accum,
         model.checkpoint_bytes() as f64 / (1024.0 * 1024.0)
     ));
+    let plan = &session.plan;
+    let verdict = plan.verdict().unwrap_or_else(|| format!("{} GiB expected", gib(plan.total_bytes)));
+    text.push_str(&format!("memory: {verdict}\n"));
     for finding in data.findings.iter().chain(&model.findings) {
         text.push_str(&format!("{}: {}\n", finding.code, finding.message));
         if let Some(fix) = &finding.fix {
@@ -58,13 +64,15 @@ pub fn check(loaded: &Loaded<TrainConfig>, accept_changes: bool) -> Result<Strin
 }
 
 /// Trains in this process.
-pub fn here(loaded: &Loaded<TrainConfig>, accept_changes: bool, json: bool) -> Result<ExitCode, Failure> {
+pub fn here(loaded: &Loaded<TrainConfig>, asked: &Request) -> Result<ExitCode, Failure> {
     let request = train::Request {
         config: &loaded.value,
         notes: loaded.notes.iter().map(ToString::to_string).collect(),
         command: std::env::args().collect(),
-        accept_changes,
-        listener: Box::new(Console::new(json)),
+        accept_changes: asked.accept_changes,
+        ignore_plan: asked.ignore_plan,
+        compute: Box::new(Directly),
+        listener: Box::new(Console::new(asked.json)),
     };
     let report = train::run(request)?;
     eprint!("{}", summary(&report));

@@ -1,7 +1,10 @@
 //! Sorts what was typed into options, a configuration file and settings, in every spelling that the
 //! predecessors' commands accept: `a.b=c`, `--a.b=c`, `--a.b c`.
 
-use crate::config;
+use std::path::PathBuf;
+
+use crate::config::train::Preset;
+use crate::config::{self, Source};
 
 /// An option of a command.
 pub(super) struct Flag {
@@ -72,6 +75,30 @@ pub(super) fn help(flags: &[Flag]) -> String {
         format!("  {name:<22} {}\n", flag.help)
     });
     std::iter::once("Options:\n".to_string()).chain(lines).collect()
+}
+
+/// The configuration that is meant: the one file among `positionals`, `--config_path` and `--config`, and `--preset`.
+/// The error is a message.
+pub(super) fn configuration(
+    positionals: Vec<String>,
+    flags: &[(&'static str, String)],
+) -> Result<(Source, Option<Preset>), String> {
+    let values = |name: &'static str| flags.iter().filter(move |(flag, _)| *flag == name).map(|(_, v)| v.clone());
+    let preset = match values("--preset").next_back().as_deref() {
+        None => None,
+        Some("tiny") => Some(Preset::Tiny),
+        Some("full") => Some(Preset::Full),
+        Some(other) => return Err(format!("--preset: \"{other}\" is not one of tiny, full")),
+    };
+    let files: Vec<String> = positionals.into_iter().chain(values("--config_path")).chain(values("--config")).collect();
+    let source = match files.as_slice() {
+        [] => Source::Embedded,
+        [file] => Source::File(PathBuf::from(file)),
+        [first, second, ..] => {
+            return Err(format!("two configuration files, {first} and {second}; settings are written key=value"));
+        }
+    };
+    Ok((source, preset))
 }
 
 fn near(flags: &[Flag], name: &str) -> bool {

@@ -27,13 +27,8 @@ impl Card {
 
     /// Why it cannot train this policy, whatever its memory.
     pub fn refusal(&self) -> Option<String> {
-        self.bf16_tflops.is_none().then(|| {
-            let (major, minor) = self.capability;
-            format!(
-                "no bf16 (compute capability {major}.{minor}, 8.0 is needed): float32 would be slower than a CPU is \
-                 patient, and float16 overflows in this network"
-            )
-        })
+        let (major, minor) = self.capability;
+        self.bf16_tflops.is_none().then(|| format!("no bf16: compute capability {major}.{minor}, 8.0 is needed"))
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Rung {
     pub what: String,
     /// The settings to type, `key=value`; empty: nothing can be typed yet.
     pub settings: Vec<String>,
+    /// Whether a run that has begun can take it; else it needs a new run.
+    pub resumes: bool,
     /// Memory after it; none: not built, so nothing is promised.
     pub bytes: Option<u64>,
 }
@@ -40,7 +42,8 @@ impl Ladder {
         for change in changes {
             if let Some((what, settings)) = change(&mut below) {
                 let bytes = Some(estimate(&below, target)?.memory.total());
-                rungs.push(Rung { what, settings, bytes });
+                let resumes = settings.iter().all(|setting| setting.starts_with("train."));
+                rungs.push(Rung { what, settings, resumes, bytes });
             }
         }
         rungs.extend(absent());
@@ -49,15 +52,8 @@ impl Ladder {
 
     /// The first `rung` steps (counted from 1) as one line of settings.
     pub fn settings(&self, rung: usize) -> String {
-        let typed: Vec<&str> =
-            self.rungs.iter().take(rung).flat_map(|rung| rung.settings.iter().map(String::as_str)).collect();
-        typed
-            .iter()
-            .enumerate()
-            .filter(|(at, text)| !replaced(&typed[at + 1..], text))
-            .map(|(_, t)| *t)
-            .collect::<Vec<_>>()
-            .join(" ")
+        let typed = self.rungs.iter().take(rung).flat_map(|rung| rung.settings.iter().map(|text| quoted(text)));
+        typed.collect::<Vec<_>>().join(" ")
     }
 
     /// The number of the first rung after which `available` bytes are enough.
@@ -66,10 +62,9 @@ impl Ladder {
     }
 }
 
-/// Whether a later setting has the same key.
-fn replaced(later: &[&str], setting: &str) -> bool {
-    let key = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
-    later.iter().any(|other| key(other) == key(setting))
+/// A setting as a shell takes it.
+pub(super) fn quoted(setting: &str) -> String {
+    if setting.contains(['[', '"', ' ']) { format!("'{setting}'") } else { setting.to_owned() }
 }
 
 fn single(subject: &mut Subject) -> Option<(String, Vec<String>)> {
@@ -147,5 +142,5 @@ fn absent() -> [Rung; 2] {
         "4-bit base weights (QLoRA, adapter.quantize): this version does not have it",
         "more GPUs that share the weights: this version trains on one",
     ]
-    .map(|what| Rung { what: what.into(), settings: Vec::new(), bytes: None })
+    .map(|what| Rung { what: what.into(), settings: Vec::new(), resumes: false, bytes: None })
 }

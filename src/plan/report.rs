@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cards::Card;
 use super::fit::{Fit, Verdict, fit, verdicts};
-use super::ladder::Ladder;
+use super::ladder::{Ladder, quoted};
 use super::memory::{Memory, estimate};
 use super::subject::{PlanError, Subject, Target};
 use super::time::{Range, Time, speed_of, time};
@@ -22,6 +22,8 @@ pub struct Room {
     /// What others have left of it; the total for a card of the table.
     pub free_bytes: u64,
     pub fit: Fit,
+    /// Why it is out of question, whatever its memory.
+    pub refused: Option<String>,
 }
 
 /// What a run will need and take.
@@ -78,9 +80,14 @@ impl Report {
             total_bytes,
             free_bytes,
             fit: if refused.is_some() { Fit::TooLarge } else { fit(total, free_bytes) },
+            refused: refused.clone(),
         });
         let mut notes = subject.notes.clone();
-        notes.extend(refused.zip(on.card).map(|(reason, card)| format!("{}: {reason}", card.name)));
+        notes.extend(refused.map(|_| {
+            "without bf16 there is float32, at a tenth of the speed, and float16, which nobody has shown to train this \
+             network: neither is offered"
+                .to_owned()
+        }));
         let unified = on.card.is_some_and(|card| card.unified);
         notes.extend(unified.then(|| "this memory is the host's, too: system and loader take their part".to_owned()));
         Ok(Report {
@@ -96,6 +103,17 @@ impl Report {
             ladder,
             notes,
         })
+    }
+
+    /// How the run stands to the device, in a sentence.
+    pub fn verdict(&self) -> Option<String> {
+        self.room.as_ref().map(|room| room.sentence(self.total_bytes))
+    }
+
+    /// The settings of the ladder after which the run fits the device, as they are typed.
+    pub fn way_out(&self) -> Option<String> {
+        let free = self.room.as_ref()?.free_bytes;
+        self.ladder.first_within(free).map(|rung| self.ladder.settings(rung))
     }
 
     /// Everything.
@@ -132,7 +150,11 @@ impl Report {
             let after = rung.bytes.map_or_else(|| "–".to_owned(), gib);
             let _ = writeln!(text, "  {}. {:>7}  {}", index + 1, after, rung.what);
             if !rung.settings.is_empty() {
-                let _ = writeln!(text, "              {}", rung.settings.join(" "));
+                let _ = writeln!(
+                    text,
+                    "              {}",
+                    rung.settings.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(" ")
+                );
             }
         }
         text
@@ -162,7 +184,10 @@ impl Report {
 impl Room {
     /// The verdict in a sentence.
     pub fn sentence(&self, needed: u64) -> String {
-        let Room { name, total_bytes, free_bytes, fit } = self;
+        let Room { name, total_bytes, free_bytes, fit, refused } = self;
+        if let Some(reason) = refused {
+            return format!("✗ cannot run on {name}: {reason}");
+        }
         let free = if free_bytes == total_bytes {
             format!("{} GiB", gib(*total_bytes))
         } else {
@@ -189,16 +214,19 @@ fn describe(subject: &Subject, target: Target) -> String {
         _ => "f32",
     };
     let recompute = if config.train.activation_checkpointing { "with" } else { "without" };
+    let cameras = match subject.cameras.len() {
+        1 => "one camera".to_owned(),
+        n => format!("{n} cameras"),
+    };
     let branches = match subject.branches() {
         1 => String::new(),
         n => format!(" × {n} delays"),
     };
     format!(
-        "{}: {trains}; batch {} × {}{branches}, {} cameras, prompts of {}, {dtype}, {recompute} recomputation, chunk {}",
+        "{}: {trains}; batch {} × {}{branches}, {cameras}, prompts of {}, {dtype}, {recompute} recomputation, chunk {}",
         config.run.name,
         config.train.batch_size,
         config.train.grad_accum,
-        subject.cameras.len(),
         config.model.tokenizer_max_length,
         arch.chunk_size,
     )
@@ -218,6 +246,7 @@ fn time_text(time: &Time) -> String {
 /// Seconds in the unit that a person would use.
 fn duration(seconds: f64) -> String {
     match seconds {
+        s if s < 0.01 => format!("{:.1} ms", s * 1e3),
         s if s < 1.0 => format!("{:.0} ms", s * 1e3),
         s if s < 120.0 => format!("{s:.1} s"),
         s if s < 7200.0 => format!("{:.0} min", s / 60.0),

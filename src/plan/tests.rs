@@ -98,3 +98,125 @@ fn the_planner_keeps_what_the_network_keeps(
     assert_eq!(walk(sizes, recompute).tape_bytes, kept(&arch, &plan, shape, recompute)? as u64);
     Ok(())
 }
+
+/// `model.md` in numbers: published sizes, and what adapters and the predecessors' list of modules add.
+#[rstest]
+#[case::adapters_without_the_tower(lora(&["adapter.also_train=[]", "model.freeze=[\"vision\"]"]), 26_542_080)]
+#[case::adapters_and_the_list(cloud(&[]), 153_940_128)]
+#[case::everything(config("configs/train/pi05_full.toml", Preset::Full, &[]), 3_353_433_872)]
+fn exactly_the_published_parameters_train(#[case] config: TrainConfig, #[case] trained: u64) {
+    let estimate = estimate(&subject(&config, 3), Target::Gpu).unwrap();
+    assert_eq!(estimate.trained, trained);
+    assert_eq!(estimate.memory.masters, 4 * trained);
+    assert_eq!(estimate.memory.moments, 8 * trained);
+    // Frozen or with a master: every parameter is there once. State conditioning adds its branch, adapters theirs.
+    let network = 3_353_433_872 + if config.model.state_cond { 2_132_992 } else { 0 };
+    let factors: u64 = if config.adapter.enabled {
+        let plan = subject(&config, 3).plan().unwrap();
+        super::weights::count(&Arch::from_model(&config.model).unwrap(), &plan, 2).factors
+    } else {
+        0
+    };
+    assert_eq!(estimate.parameters, network + factors);
+}
+
+/// With recomputation the memory that a step needs grows with the batch by little, without it by much; each rung of
+/// the ladder gives something back, and what the ladder says after a rung is what the planner says of that run.
+#[test]
+fn every_rung_gives_memory_back_and_is_planned_as_it_is_typed() {
+    let settings = ["train.batch_size=8", "train.grad_accum=1", "train.activation_checkpointing=false"];
+    let big = subject(&cloud(&settings), 3);
+    let report = Report::of(&big, On::GPU).unwrap();
+    let numbers: Vec<u64> = report.ladder.rungs.iter().filter_map(|rung| rung.bytes).collect();
+    assert_eq!(numbers.len(), 4, "batch, recomputation, cameras, adapters: {:#?}", report.ladder);
+    assert!(numbers.iter().zip(&numbers[1..]).all(|(more, less)| less < more), "{numbers:?}");
+    assert!(report.total_bytes > numbers[0]);
+    // The second rung, typed.
+    let typed = report.ladder.settings(2);
+    let typed: Vec<&str> = settings.into_iter().chain(typed.split(' ')).collect();
+    let below = estimate(&subject(&cloud(&typed), 3), Target::Gpu).unwrap();
+    assert_eq!(below.memory.total(), numbers[1]);
+}
+
+/// What is promised to a person: the text and the JSON of runs of every kind.
+#[rstest]
+#[case::lora("lora", lora(&[]), 3, None)]
+#[case::cloud("cloud", cloud(&[]), 3, Some("H200"))]
+#[case::full("full", config("configs/train/pi05_full.toml", Preset::Full, &[]), 3, Some("A100 80GB"))]
+#[case::tiny("tiny", config("configs/train/tiny.toml", Preset::Tiny, &[]), 1, Some("RTX 3090"))]
+#[case::t4("t4", lora(&["train.batch_size=1"]), 2, Some("T4"))]
+fn the_plan_reads_well(
+    #[case] name: &str,
+    #[case] config: TrainConfig,
+    #[case] cameras: usize,
+    #[case] card: Option<&str>,
+) {
+    let on = card.map_or(On::GPU, |card| On::card(named(card).unwrap()));
+    let report = Report::of(&subject(&config, cameras), on).unwrap();
+    let lines: u64 = report.memory.lines().iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(lines, report.total_bytes);
+    insta::assert_snapshot!(format!("{name}_text"), report.text());
+    insta::assert_snapshot!(format!("{name}_json"), serde_json::to_string_pretty(&report).unwrap());
+}
+
+#[test]
+fn a_base_that_is_not_here_and_a_dataset_that_is_not_here_are_notes() {
+    let subject = Subject::new(&lora(&[]), None).unwrap();
+    assert_eq!(subject.cameras.len(), 3);
+    assert!(subject.notes.iter().any(|note| note.contains("model.base")), "{:?}", subject.notes);
+    assert!(subject.notes.iter().any(|note| note.contains("3 cameras are assumed")), "{:?}", subject.notes);
+}
+
+/// The sizes of a base come from its `config.json` alone: no weights lie beside it.
+#[test]
+fn a_base_is_planned_from_its_configuration() {
+    let place = tempfile::tempdir().unwrap();
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/pi05-tiny/config_with_tiny_dims.json");
+    std::fs::copy(fixture, place.path().join("config.json")).unwrap();
+    let base = format!("model.base={}", place.path().display());
+    let subject = Subject::new(&lora(&[&base]), None).unwrap();
+    assert_eq!(subject.arch.vlm.width, 64);
+    assert!(subject.notes.is_empty(), "{:?}", subject.notes);
+}
+
+#[test]
+fn cards_are_found_by_what_people_and_drivers_call_them() {
+    for (asked, name) in [("h200", "H200"), ("rtx4090", "RTX 4090"), ("4090", "RTX 4090"), ("A100-80GB", "A100 80GB")] {
+        assert_eq!(named(asked).unwrap().name, name);
+    }
+    let error = named("H20O").unwrap_err();
+    assert!(error.to_string().contains("did you mean \"H200\"?"), "{error}");
+    assert!(error.hint().unwrap().contains("GH200"));
+    // An A100 of which size? It is not for us to guess.
+    assert!(named("A100").is_err());
+    let gib = 1u64 << 30;
+    for (driver, bytes, name) in [
+        ("NVIDIA H200", 140 * gib, "H200"),
+        ("NVIDIA A100-SXM4-40GB", 39 * gib, "A100 40GB"),
+        ("NVIDIA A100 80GB PCIe", 79 * gib, "A100 80GB"),
+        ("NVIDIA H100 80GB HBM3", 79 * gib, "H100 SXM"),
+        ("NVIDIA H100 PCIe", 79 * gib, "H100 PCIe"),
+        ("NVIDIA L40S", 44 * gib, "L40S"),
+        ("NVIDIA L4", 22 * gib, "L4"),
+        ("NVIDIA GeForce RTX 4090", 24 * gib, "RTX 4090"),
+        ("NVIDIA GH200 480GB", 95 * gib, "GH200"),
+        ("Tesla T4", 15 * gib, "T4"),
+        ("Tesla V100-SXM2-32GB", 32 * gib, "V100 32GB"),
+    ] {
+        assert_eq!(detected(driver, bytes).map(|card| card.name), Some(name), "{driver}");
+    }
+    assert_eq!(detected("NVIDIA GeForce GTX 1080", 8 * gib), None);
+}
+
+/// Whatever fits a card fits a larger one; what lacks bf16 fits nothing.
+#[test]
+fn verdicts_follow_memory() {
+    let report = Report::of(&subject(&lora(&[]), 3), On::GPU).unwrap();
+    assert_eq!(report.cards.len(), CARDS.len());
+    for verdict in &report.cards {
+        let too_large = report.total_bytes > verdict.memory_bytes || verdict.refused.is_some();
+        assert_eq!(verdict.fit == Fit::TooLarge, too_large, "{verdict:?}");
+    }
+    let refused: Vec<&str> = report.cards.iter().filter(|v| v.refused.is_some()).map(|v| v.card).collect();
+    assert_eq!(refused, ["T4", "V100 16GB", "V100 32GB"]);
+}

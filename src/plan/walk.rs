@@ -29,9 +29,8 @@ impl Peak {
 pub(super) struct Walked {
     pub peak: Peak,
     /// What `Tape::kept_bytes` would count between forward and backward.
+    #[cfg(test)]
     pub tape_bytes: u64,
-    /// Everything kept between forward and backward.
-    pub kept: Amount,
     /// Every operation of the micro-step, forward and backward.
     pub kernels: Vec<Kernel>,
     /// Bytes of the gradients of all trained parameters that a gradient reaches, f32.
@@ -64,6 +63,8 @@ struct Walker<'a> {
     steps: Vec<Step>,
     /// Of all recorded graphs.
     graphs: Amount,
+    /// What `Tape::kept_bytes` counts of them.
+    #[cfg(test)]
     tracked: u64,
     peak: Peak,
     kernels: Vec<Kernel>,
@@ -78,15 +79,22 @@ pub(super) fn walk(sizes: Sizes<'_>, recompute: bool) -> Walked {
         holders: BTreeMap::new(),
         steps: Vec::new(),
         graphs: Amount::default(),
+        #[cfg(test)]
         tracked: 0,
         peak: Peak::default(),
         kernels: Vec::new(),
     };
     let velocity = walker.forward();
-    let kept = walker.kept();
-    let tape_bytes = if recompute { kept.total() } else { walker.tracked };
+    #[cfg(test)]
+    let tape_bytes = if recompute { walker.kept().total() } else { walker.tracked };
     let parameter_gradients = walker.backward(velocity);
-    Walked { peak: walker.peak, tape_bytes, kept, kernels: walker.kernels, parameter_gradients }
+    Walked {
+        peak: walker.peak,
+        #[cfg(test)]
+        tape_bytes,
+        kernels: walker.kernels,
+        parameter_gradients,
+    }
 }
 
 impl Walker<'_> {
@@ -217,7 +225,10 @@ impl Walker<'_> {
         held.iter().for_each(|&id| self.hold(id));
         let kept = if self.recompute { Amount::default() } else { retained };
         self.graphs += kept;
-        self.tracked += graph.tracked_bytes();
+        #[cfg(test)]
+        {
+            self.tracked += graph.tracked_bytes();
+        }
         self.steps.push(Step { segment, inputs: inputs.to_vec(), outputs: outputs.clone(), held, graph: kept });
         outputs
     }
@@ -254,7 +265,7 @@ impl Walker<'_> {
                 activation_gradients: waiting + pulled.peak,
                 parameter_gradients: parameters,
             });
-            step.outputs.iter().for_each(|value| drop(pending.remove(&value.id)));
+            pending.retain(|id, _| step.outputs.iter().all(|value| value.id != *id));
             for value in step.inputs.iter().filter(|value| value.wanted) {
                 pending.insert(value.id, self.values[value.id].bytes());
             }

@@ -7,6 +7,7 @@ use super::adamw::OptimizerError;
 use super::changes::Change;
 use super::clip::ClipError;
 use super::first_step::FirstStepError;
+use super::out_of_memory::OutOfMemory;
 use crate::adapter::error::AdapterError;
 use crate::dataset::error::DatasetError;
 use crate::dataset::finding::{Finding, Severity};
@@ -15,6 +16,7 @@ use crate::dataset::window::WindowError;
 use crate::dataset::write::WriteError;
 use crate::device::DeviceError;
 use crate::error::{Explain, Kind};
+use crate::plan::{PlanError, Report};
 use crate::policy::arch::ArchError;
 use crate::policy::checkpoint::CheckpointError;
 use crate::policy::processor::ProcessorError;
@@ -31,6 +33,14 @@ pub enum TrainError {
     Bundled(#[from] WriteError),
     #[error(transparent)]
     Device(#[from] DeviceError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error("{name} has no bf16 (compute capability {}.{}, 8.0 is needed)", .capability.0, .capability.1)]
+    NoBf16 { name: String, capability: (u32, u32) },
+    #[error("{}\n{}{}", .0.verdict().unwrap_or_default(), .0.memory_text(), .0.ladder_text().trim_end())]
+    DoesNotFit(Box<Report>),
+    #[error(transparent)]
+    OutOfMemory(Box<OutOfMemory>),
     #[error(transparent)]
     Window(#[from] WindowError),
     #[error(transparent)]
@@ -103,6 +113,8 @@ impl Explain for TrainError {
             TrainError::Dataset(error) => error.kind(),
             TrainError::Bundled(error) => error.kind(),
             TrainError::Device(error) => error.kind(),
+            TrainError::Plan(error) => error.kind(),
+            TrainError::OutOfMemory(error) => error.kind(),
             TrainError::Window(error) => error.kind(),
             TrainError::Loader(error) => error.kind(),
             TrainError::Arch(error) => error.kind(),
@@ -115,6 +127,8 @@ impl Explain for TrainError {
             TrainError::Io { .. } | TrainError::Disk { .. } => Kind::Environment,
             TrainError::Tensor(_) => Kind::Internal,
             TrainError::NoTokenizer
+            | TrainError::NoBf16 { .. }
+            | TrainError::DoesNotFit(_)
             | TrainError::Changed { .. }
             | TrainError::NothingToResume { .. }
             | TrainError::Exists { .. }
@@ -131,6 +145,15 @@ impl Explain for TrainError {
             TrainError::Dataset(error) => error.hint(),
             TrainError::Bundled(error) => error.hint(),
             TrainError::Device(error) => error.hint(),
+            TrainError::Plan(error) => error.hint(),
+            TrainError::OutOfMemory(error) => error.hint(),
+            TrainError::NoBf16 { .. } => {
+                Some("train on a card of the Ampere generation or later, or with runtime.device=cpu".into())
+            }
+            TrainError::DoesNotFit(report) => Some(match report.way_out() {
+                Some(settings) => format!("the same command with {settings}"),
+                None => "vlash plan shows which cards are large enough; --ignore-plan tries all the same".into(),
+            }),
             TrainError::Window(error) => error.hint(),
             TrainError::Loader(error) => error.hint(),
             TrainError::Arch(error) => error.hint(),

@@ -6,10 +6,12 @@ use super::adamw::{AdamW, Settings};
 use super::checkpoint::TRAINING_STATE;
 use super::checkpoint::state::{self, TrainerState};
 use super::checkpoint::store::{Saved, Store};
+use super::compute::Compute;
 use super::disk;
 use super::error::TrainError;
 use super::feed::Feed;
 use super::meter::Meter;
+use super::out_of_memory::Doing;
 use super::prepare::model::OWN_BASE;
 use super::prepare::{self, Session};
 use super::resume::{self, Decision};
@@ -39,6 +41,9 @@ pub struct Request<'a> {
     pub command: Vec<String>,
     /// Continue although the configuration differs in ways that change the numbers.
     pub accept_changes: bool,
+    /// Try a run that the planner says does not fit.
+    pub ignore_plan: bool,
+    pub compute: Box<dyn Compute>,
     pub listener: Box<dyn Listener>,
 }
 
@@ -55,9 +60,9 @@ pub struct Report {
 }
 
 /// Checks everything that can be checked without training.
-pub fn check(config: &TrainConfig, accept_changes: bool) -> Result<Session, TrainError> {
+pub fn check(config: &TrainConfig, accept_changes: bool, ignore_plan: bool) -> Result<Session, TrainError> {
     resume::decide(&resume::directory(config), config, accept_changes)?;
-    prepare::session(config)
+    prepare::session(config, ignore_plan)
 }
 
 /// Trains, or continues to train, what `request` describes.
@@ -79,7 +84,7 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
             after: None,
         });
     }
-    let session = prepare::session(config)?;
+    let session = prepare::session(config, request.ignore_plan)?;
     let record = record(&request)?;
     let directory = RunDir::open(&path, &record)?;
     let store = Store::new(directory.checkpoints());
@@ -97,7 +102,8 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
     if !decision.changes().is_empty() {
         directory.rewrite(&record)?;
     }
-    let result = train(config, &session, optimizer, state, &directory, &store, stop, &decision, &mut recorder);
+    let result =
+        train(config, &session, request.compute, optimizer, state, &directory, &store, stop, &decision, &mut recorder);
     conclude(recorder, result)
 }
 
@@ -260,6 +266,7 @@ fn announce(
 fn train(
     config: &TrainConfig,
     session: &Session,
+    compute: Box<dyn Compute>,
     optimizer: AdamW,
     state: TrainerState,
     directory: &RunDir,
@@ -302,6 +309,9 @@ fn train(
     let mut trainer = Trainer {
         config,
         policy: &model.policy,
+        plan: &session.plan,
+        compute,
+        doing: Doing::Validation,
         exporter: &model.exporter,
         optimizer,
         schedule,

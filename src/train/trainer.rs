@@ -11,16 +11,20 @@ use super::checkpoint::state::{self, TrainerState};
 use super::checkpoint::store::{Saved, Store};
 use super::checkpoint::{PRETRAINED_MODEL, TRAINING_STATE};
 use super::clip;
+use super::compute::Compute;
 use super::error::TrainError;
 use super::export::Exporter;
 use super::feed::{Fed, Feed};
 use super::first_step;
 use super::memory;
 use super::meter::{ByDelay, Meter, StepCost};
+use super::out_of_memory::{Doing, OutOfMemory, exhausted};
 use super::schedule::Schedule;
 use super::signals::StopFlag;
 use super::validate::Validator;
 use crate::config::train::TrainConfig;
+use crate::device;
+use crate::plan::Report;
 use crate::policy::batch::Draw;
 use crate::policy::flow::{self, TimeSampling};
 use crate::policy::{Policy, StepOptions};
@@ -51,6 +55,11 @@ pub enum Ending {
 pub struct Trainer<'a> {
     pub config: &'a TrainConfig,
     pub policy: &'a Policy,
+    /// What the run was expected to need.
+    pub plan: &'a Report,
+    pub compute: Box<dyn Compute>,
+    /// What an error is an error of.
+    pub doing: Doing,
     pub exporter: &'a Exporter,
     pub optimizer: AdamW,
     pub schedule: Schedule,
@@ -78,8 +87,16 @@ pub struct Trainer<'a> {
 }
 
 impl Trainer<'_> {
-    /// Trains until the configured step, a stop, or an error.
+    /// Trains until the configured step, a stop, or an error. A device without memory leaves a run that can go on.
     pub fn run(&mut self, recorder: &mut Recorder) -> Result<Ending, TrainError> {
+        // What the failed step had made is gone when its error is here: graph, gradients, batch.
+        self.train(recorder).map_err(|error| match exhausted(error) {
+            Ok(source) => self.out_of_memory(recorder, source),
+            Err(error) => error,
+        })
+    }
+
+    fn train(&mut self, recorder: &mut Recorder) -> Result<Ending, TrainError> {
         let steps = self.config.train.steps as u64;
         self.validate(recorder)?;
         recorder.update(|status| (status.state, status.doing) = (State::Running, None));
@@ -110,6 +127,7 @@ impl Trainer<'_> {
     fn step(&mut self, recorder: &mut Recorder) -> Result<(), TrainError> {
         let mut cost = StepCost { by_delay: ByDelay::up_to(self.config.train.delay.max), ..StepCost::default() };
         let mut indices = Vec::new();
+        self.doing = Doing::Gradients;
         let gradients = self.accumulate(&mut cost, &mut indices)?;
         let begun = Instant::now();
         if !cost.loss.is_finite() {
@@ -133,6 +151,7 @@ impl Trainer<'_> {
                 return Err(error.into());
             }
         };
+        self.doing = Doing::Update;
         self.optimizer.step(&gradients, self.schedule.lr(self.state.step), clip.coefficient)?;
         cost.optimizer_s = begun.elapsed().as_secs_f64();
         cost.grad_norm = clip.norm;
@@ -161,7 +180,7 @@ impl Trainer<'_> {
                 dropout_key: self.dropout_key(micro),
                 loss_scale: scale,
             };
-            let output = self.policy.gradients(&fed.batch, &fed.targets, &draw, &options)?;
+            let output = self.compute.gradients(self.policy, &fed.batch, &fed.targets, &draw, &options)?;
             cost.loss += output.loss * scale;
             cost.loss_valid += output.loss_valid * scale;
             cost.forward_s += output.forward_s;
@@ -206,6 +225,28 @@ impl Trainer<'_> {
         self.last_saved.as_ref().map(|saved| saved.path.display().to_string())
     }
 
+    fn out_of_memory(&mut self, recorder: &mut Recorder, source: candle_core::Error) -> TrainError {
+        let device = device::memory::read(self.policy.device()).map(|memory| (memory.used, memory.total));
+        // After a failed update the masters belong to no step.
+        let checkpoint = match self.doing {
+            Doing::Update => self.last_saved.as_ref().map(|saved| saved.path.display().to_string()),
+            Doing::Gradients | Doing::Validation => self.save_before_failing(recorder),
+        };
+        let whole = self.last_saved.as_ref().is_some_and(|saved| saved.step == self.state.step);
+        TrainError::OutOfMemory(Box::new(OutOfMemory {
+            step: self.state.step + 1,
+            rank: 0,
+            ranks: 1,
+            batch: self.config.train.batch_size,
+            doing: self.doing,
+            device,
+            checkpoint,
+            whole,
+            plan: self.plan.clone(),
+            source,
+        }))
+    }
+
     fn report(&mut self, recorder: &mut Recorder) {
         let step = self.state.step;
         let every = self.config.log.every.max(1) as u64;
@@ -238,6 +279,7 @@ impl Trainer<'_> {
     fn validate(&mut self, recorder: &mut Recorder) -> Result<Option<ValidationMetrics>, TrainError> {
         let Some(validator) = &self.validator else { return Ok(None) };
         let begun = Instant::now();
+        self.doing = Doing::Validation;
         recorder.update(|status| status.doing = Some("validating".into()));
         let metrics = validator.measure(self.policy, self.state.step)?;
         recorder.emit(Body::Validation(metrics.clone()));

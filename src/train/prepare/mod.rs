@@ -1,6 +1,7 @@
 //! Everything that a run needs, checked and loaded before its first step.
 
 pub mod data;
+pub mod fit;
 pub mod identity;
 pub mod model;
 
@@ -8,21 +9,28 @@ use super::error::TrainError;
 use crate::config::train::TrainConfig;
 use crate::dataset::window::Delays;
 use crate::device;
+use crate::plan;
 use crate::policy::flow::TimeSampling;
 
 /// Data and model of a run.
 pub struct Session {
     pub data: data::Data,
     pub model: model::Model,
+    /// What the run was expected to need.
+    pub plan: plan::Report,
 }
 
-/// Opens the device, then the data, then builds the model that fits both. The device comes first: reading the data
-/// may take minutes, a missing GPU shows at once.
-pub fn session(config: &TrainConfig) -> Result<Session, TrainError> {
+/// Opens the device, then the data, asks the planner whether the run fits, and builds the model.
+///
+/// The device comes first: reading the data may take minutes, a missing GPU shows at once. With `ignore_plan` a run
+/// that does not fit is warned about instead of refused.
+pub fn session(config: &TrainConfig, ignore_plan: bool) -> Result<Session, TrainError> {
     let opened = device::open(config.runtime.device)?;
-    let data = data::open(config)?;
+    let mut data = data::open(config)?;
+    let (plan, finding) = fit::check(config, &data, &opened, ignore_plan)?;
+    data.findings.extend(finding);
     let model = model::build(config, &data, opened)?;
-    Ok(Session { data, model })
+    Ok(Session { data, model, plan })
 }
 
 /// Which delays of a frame are trained.

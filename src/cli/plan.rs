@@ -1,0 +1,149 @@
+//! `vlash plan`: memory and time of a run before anything starts.
+
+use std::process::ExitCode;
+
+use crate::cli::output;
+use crate::cli::typed::{self, Flag, Typed};
+use crate::config::train::{DeviceKind, Preset, TrainConfig};
+use crate::config::{self, Source};
+use crate::dataset::{Metadata, reach, resolve};
+use crate::device;
+use crate::error::{Explain, Failure, Kind};
+use crate::plan::report::On;
+use crate::plan::{Report, Subject, cards};
+use crate::train::prepare::fit;
+
+const FLAGS: &[Flag] = &[
+    Flag {
+        name: "--gpu",
+        value: Some("NAME"),
+        help: "A card of the table, for time and verdict; else the GPU that is here",
+    },
+    Flag {
+        name: "--preset",
+        value: Some("tiny|full"),
+        help: "Sizes of the network; without CONFIG also which built-in one is used",
+    },
+    Flag { name: "--config_path", value: Some("FILE"), help: "The same as CONFIG (also --config)" },
+    Flag { name: "--config", value: Some("FILE"), help: "" },
+    Flag { name: "--json", value: None, help: "Print JSON" },
+    Flag { name: "--help", value: None, help: "Print this help (also -h)" },
+];
+
+const EXAMPLES: &str = "\
+Examples:
+  vlash plan configs/train/pi05_lora.toml
+  vlash plan configs/train/pi05_full.toml train.batch_size=1 --gpu H200
+  vlash plan examples/train/pi05/cloud.yaml --gpu \"RTX 4090\" --json
+
+Neither a GPU nor the dataset nor the weights need be here. Memory is in GiB (2^30 bytes), at the highest point of a
+step; time is a range.";
+
+/// Memory and time of a run, before anything starts.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true, override_help = help())]
+pub struct Args {
+    /// As for `vlash train`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CONFIG | OPTION | KEY=VALUE")]
+    typed: Vec<String>,
+}
+
+/// What was asked for.
+struct Request {
+    source: Source,
+    preset: Option<Preset>,
+    overrides: Vec<String>,
+    gpu: Option<String>,
+    json: bool,
+}
+
+impl Request {
+    /// Interprets the arguments; `None` when help was asked for.
+    fn parse(arguments: &[String]) -> Result<Option<Request>, UsageError> {
+        let Typed { positionals, flags, overrides } = typed::sort(FLAGS, arguments).map_err(UsageError)?;
+        let value = |name: &str| flags.iter().rev().find(|(flag, _)| *flag == name).map(|(_, value)| value.clone());
+        if value("--help").is_some() {
+            return Ok(None);
+        }
+        let (source, preset) = typed::configuration(positionals, &flags).map_err(UsageError)?;
+        let (gpu, json) = (value("--gpu"), value("--json").is_some());
+        Ok(Some(Request { source, preset, overrides, gpu, json }))
+    }
+}
+
+/// Arguments that make no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct UsageError(String);
+
+impl Explain for UsageError {
+    fn kind(&self) -> Kind {
+        Kind::Input
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("vlash plan --help".into())
+    }
+}
+
+fn help() -> String {
+    let usage = "vlash plan [CONFIG] [OPTION…] [KEY=VALUE…]";
+    let flags = typed::help(FLAGS);
+    format!("Memory and time of a run, before anything starts.\n\nUsage: {usage}\n\n{flags}\n{EXAMPLES}\n")
+}
+
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let Some(request) = Request::parse(&args.typed)? else {
+        output::print(&help())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let loaded = config::load(&request.source, request.preset, &request.overrides)?;
+    for note in &loaded.notes {
+        eprintln!("note: {note}");
+    }
+    let subject = Subject::new(&loaded.value, cameras(&loaded.value))?;
+    let report = report(&subject, request.gpu.as_deref())?;
+    let text = if request.json {
+        format!("{}\n", serde_json::to_string_pretty(&report).map_err(Unprintable)?)
+    } else {
+        report.text()
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// On the card that was named, else on the GPU that is here, else on none in particular.
+fn report(subject: &Subject, named: Option<&str>) -> Result<Report, Failure> {
+    if let Some(name) = named {
+        return Ok(Report::of(subject, On::card(cards::named(name)?))?);
+    }
+    // A machine without a GPU is no reason not to plan.
+    let here = device::open(DeviceKind::Auto).ok();
+    Ok(match here.as_ref().and_then(|opened| Some((opened, opened.gpu.as_ref()?))) {
+        Some((opened, gpu)) => Report::of(subject, fit::on(gpu, fit::free_bytes(gpu, opened)))?,
+        None => Report::of(subject, On::GPU)?,
+    })
+}
+
+/// The cameras of the dataset, by the names that the policy knows; none when it is not here.
+fn cameras(config: &TrainConfig) -> Option<Vec<String>> {
+    let named = |feature: &str| config.data.rename.get(feature).cloned().unwrap_or_else(|| feature.to_owned());
+    if config.data.repo.is_none() && config.data.root.is_none() {
+        return Some(vec![named(reach::CAMERA)]);
+    }
+    let root = resolve::resolve(config.data.repo.as_deref(), config.data.root.as_deref()).ok()?.path;
+    let metadata = Metadata::read(&root).ok()?;
+    let chosen = |feature: &str| config.data.cameras.as_ref().is_none_or(|names| names.iter().any(|n| n == feature));
+    let cameras = metadata.cameras().filter(|camera| chosen(&camera.name) && !camera.is_depth);
+    Some(cameras.map(|camera| named(&camera.name)).collect())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the plan cannot be printed")]
+struct Unprintable(#[source] serde_json::Error);
+
+impl Explain for Unprintable {
+    fn kind(&self) -> Kind {
+        Kind::Internal
+    }
+}
