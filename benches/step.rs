@@ -5,7 +5,7 @@ mod yardstick;
 
 use candle_core::{DType, Device, Tensor};
 use vlash_forge::adapter::plan::{Everything, Frozen};
-use yardstick::{Adapters, BATCH, Yardstick};
+use yardstick::{Adapters, Yardstick};
 
 fn main() {
     yardstick::leave_threads_to_rayon();
@@ -25,11 +25,12 @@ fn adapters(bencher: divan::Bencher, recompute: bool) {
     bencher.bench_local(|| yardstick.step());
 }
 
-/// All delays 0 … D of 16 frames over one prefix, against one delay of each (D + 1 = 1); items are chunks of actions.
-#[divan::bench(args = [1, 3, 9], sample_count = 30)]
-fn delays_over_one_prefix(bencher: divan::Bencher, branches: usize) {
-    let yardstick = Yardstick::shared(&Everything, branches).expect("the yardstick builds");
-    bencher.counter(divan::counter::ItemsCount::new(BATCH * branches)).bench_local(|| yardstick.step());
+/// A batch of `(frames, delays of each over one prefix)`: the same number of action chunks (the items), in fewer and fewer
+/// frames. One delay of each frame is what random delays cost.
+#[divan::bench(args = [(144, 1), (48, 3), (16, 9), (16, 1)], sample_count = 20)]
+fn delays_over_one_prefix(bencher: divan::Bencher, (frames, delays): (usize, usize)) {
+    let yardstick = Yardstick::shared(&Everything, [frames, delays]).expect("the yardstick builds");
+    bencher.counter(divan::counter::ItemsCount::new(frames * delays)).bench_local(|| yardstick.step());
 }
 
 /// Ten denoising steps for one observation.

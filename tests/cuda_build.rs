@@ -116,19 +116,34 @@ fn a_gpu_that_is_asked_for_is_never_replaced_by_the_cpu() {
     {
         assert!(text.contains(place), "{place}: {text}");
     }
-    insta::assert_snapshot!(said(&bench, &output), @"");
+    insta::assert_snapshot!(said(&bench, &output), @r"
+    vlash: no usable libcuda.so.1 was found
+    looked for libcuda.so.1:
+      [places]
+    hint: run on a machine with an NVIDIA driver of release 550 or newer; in a container, pass it through (docker run --gpus all, singularity exec --nv); where it lies elsewhere, set VLASH_CUDA_LIBRARIES=FOLDER
+    ");
 
     let output = finish(vlash(&bench, &["train", "--no-tui", "runtime.device=cuda"]));
     assert_eq!(output.status.code(), Some(69));
     assert!(stderr(&output).contains("/usr/local/nvidia/lib64"));
-    insta::assert_snapshot!(said(&bench, &output), @"");
+    insta::assert_snapshot!(said(&bench, &output), @r"
+    vlash: no usable libcuda.so.1 was found
+    looked for libcuda.so.1:
+      [places]
+    hint: run on a machine with an NVIDIA driver of release 550 or newer; in a container, pass it through (docker run --gpus all, singularity exec --nv); where it lies elsewhere, set VLASH_CUDA_LIBRARIES=FOLDER
+    ");
 
     // `auto` in a job that was given a GPU.
     let mut command = vlash(&bench, &["train", "--no-tui", "runtime.device=auto"]);
     command.env("CUDA_VISIBLE_DEVICES", "GPU-8f2c41d0");
     let output = finish(command);
     assert_eq!(output.status.code(), Some(69));
-    insta::assert_snapshot!(said(&bench, &output), @"");
+    insta::assert_snapshot!(said(&bench, &output), @r"
+    vlash: a GPU is meant here (CUDA_VISIBLE_DEVICES=GPU-8f2c41d0) and cannot be used: no usable libcuda.so.1 was found
+    looked for libcuda.so.1:
+      [places]
+    hint: run on a machine with an NVIDIA driver of release 550 or newer; in a container, pass it through (docker run --gpus all, singularity exec --nv); where it lies elsewhere, set VLASH_CUDA_LIBRARIES=FOLDER; or say that the CPU is meant: runtime.device=cpu
+    ");
 }
 
 #[test]
@@ -171,7 +186,25 @@ fn a_driver_that_cannot_serve_is_named_with_what_it_lacks() {
         assert_eq!(output.status.code(), Some(69), "{claims:?}");
         told.push(said(&bench, &output));
     }
-    insta::assert_snapshot!(told.join("\n\n"), @"");
+    insta::assert_snapshot!(told.join("\n\n"), @r#"
+    vlash: the driver's library [dir]/complete/libcuda.so.1 supports CUDA 12.2, this build needs 12.4
+    hint: ask for a machine with driver 550 or newer (nvidia-smi shows the driver's release)
+
+    vlash: the driver's library [dir]/partial/libcuda.so.1 has no cuCtxDestroy_v2, which this program calls
+    hint: ask for a machine with a newer driver
+
+    vlash: the NVIDIA driver is there and shows no GPU
+    hint: nvidia-smi -L lists the GPUs of the machine; a job or container sees those that it was given (SLURM: --gres=gpu:1, docker run --gpus all, singularity exec --nv)
+
+    vlash: cuInit failed in [dir]/complete/libcuda.so.1: CUDA_ERROR_SYSTEM_NOT_READY (as the test wants it)
+    hint: nvidia-smi shows whether the driver works at all; if it does not, the machine needs its administrator
+
+    vlash: the NVIDIA driver is there and shows no GPU
+    hint: nvidia-smi -L lists the GPUs of the machine; a job or container sees those that it was given (SLURM: --gres=gpu:1, docker run --gpus all, singularity exec --nv)
+
+    vlash: CUDA_VISIBLE_DEVICES="NoDevFiles" hides every GPU from this process
+    hint: unset CUDA_VISIBLE_DEVICES, or ask the scheduler for a GPU (SLURM: --gres=gpu:1)
+    "#);
     let twice = gpu(&bench, &complete, &[("CUDA_VISIBLE_DEVICES", "0,0")]);
     assert_eq!(twice.status.code(), Some(64), "{}", stderr(&twice));
 }

@@ -1,24 +1,12 @@
-//! Shared-observation training: the network against VLASH, and runs from outside.
+//! Shared-observation training from outside; the network against VLASH is in `tests/parity`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod parity;
 mod support;
 
-use candle_core::Device;
-use parity::shared_observation::{self as checks, Checked};
 use rstest::rstest;
 use support::{Bench, finish, start, stderr, succeed};
 use vlash_forge::track::event::{Body, StepMetrics, ValidationMetrics};
-
-#[rstest]
-#[case(checks::agrees_with_the_packed_sequence)]
-#[case(checks::branches_together_are_branches_alone)]
-#[case(checks::a_branch_that_does_not_count_changes_nothing)]
-#[case(checks::one_branch_agrees_with_vlash)]
-fn on_the_cpu(#[case] check: fn(&Device) -> Checked) -> Checked {
-    check(&Device::Cpu)
-}
 
 /// All three delays of a frame, in everything else that a resume could get wrong.
 const SHARED: &[&str] = &[

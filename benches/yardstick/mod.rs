@@ -61,14 +61,14 @@ impl TrainPlan for Adapters {
     }
 }
 
-/// `branches` action chunks for each of the `BATCH` observations.
-fn inputs(branches: usize, device: &Device) -> Result<(Batch, Targets)> {
-    let rows = BATCH * branches;
+/// `branches` action chunks for each of `frames` observations.
+fn inputs([frames, branches]: [usize; 2], device: &Device) -> Result<(Batch, Targets)> {
+    let rows = frames * branches;
     let batch = Batch {
-        images: vec![Tensor::rand(-1f32, 1f32, (BATCH, 3, 56, 56), device)?],
-        image_masks: vec![vec![true; BATCH]],
-        tokens: (Tensor::rand(0f32, 1000f32, (BATCH, TOKENS), device)?).to_dtype(DType::U32)?,
-        token_lengths: vec![TOKENS; BATCH],
+        images: vec![Tensor::rand(-1f32, 1f32, (frames, 3, 56, 56), device)?],
+        image_masks: vec![vec![true; frames]],
+        tokens: (Tensor::rand(0f32, 1000f32, (frames, TOKENS), device)?).to_dtype(DType::U32)?,
+        token_lengths: vec![TOKENS; frames],
         state: Tensor::rand(-1f32, 1f32, (rows, 32), device)?,
     };
     let targets = Targets {
@@ -94,20 +94,21 @@ impl Yardstick {
     pub fn new(plan: &dyn TrainPlan, depth: usize, recompute: bool) -> Result<Self> {
         let mut arch = arch();
         (arch.vlm.depth, arch.expert.depth) = (depth, depth);
-        Self::of(&arch, plan, recompute, 1)
+        Self::of(&arch, plan, recompute, [BATCH, 1])
     }
 
-    /// Conditioned on the state, with `branches` delays of every observation over one prefix.
+    /// Conditioned on the state, with some delays of each of some frames: `[frames, delays]`.
     #[allow(dead_code, reason = "each bench uses a part")]
-    pub fn shared(plan: &dyn TrainPlan, branches: usize) -> Result<Self> {
-        Self::of(&Arch { state_cond: true, ..arch() }, plan, false, branches)
+    pub fn shared(plan: &dyn TrainPlan, batch: [usize; 2]) -> Result<Self> {
+        Self::of(&Arch { state_cond: true, ..arch() }, plan, false, batch)
     }
 
-    fn of(arch: &Arch, plan: &dyn TrainPlan, recompute: bool, branches: usize) -> Result<Self> {
+    fn of(arch: &Arch, plan: &dyn TrainPlan, recompute: bool, batch: [usize; 2]) -> Result<Self> {
         let device = Device::Cpu;
         let policy = Policy::build(arch, &RandomInit { seed: 1 }, plan, &device, DType::F32)?;
-        let (batch, targets) = inputs(branches, &device)?;
-        let draw = flow::draw(1, [0, 0], [BATCH * branches, 10, 32], &flow::TimeSampling::default(), &device)?;
+        let rows = batch[0] * batch[1];
+        let (batch, targets) = inputs(batch, &device)?;
+        let draw = flow::draw(1, [0, 0], [rows, 10, 32], &flow::TimeSampling::default(), &device)?;
         let options = StepOptions { parity: LossParity::Valid, recompute, dropout_key: None, loss_scale: 1.0 };
         Ok(Self { policy, batch, targets, draw, options })
     }

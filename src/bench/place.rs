@@ -64,7 +64,12 @@ impl Place {
         }
         let open_s = started.elapsed().as_secs_f64();
         let ceilings = Ceilings::measure(&opened.device, tensor_dtype(dtype))?;
-        let notes = opened.reason.map(|reason| format!("computed on the CPU: {reason}")).into_iter().collect();
+        device::memory::reset_peak(&opened.device);
+        let mut notes: Vec<String> =
+            opened.reason.map(|reason| format!("computed on the CPU: {reason}")).into_iter().collect();
+        if opened.gpu.is_none() {
+            notes.push("floors count the CPU's main memory: what stays in its caches can be faster".into());
+        }
         Ok(Place { device: opened.device, dtype, ceilings, started, open_s, gpu: opened.gpu, notes })
     }
 

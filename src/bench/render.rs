@@ -112,13 +112,14 @@ pub fn memory(memory: &Memory) -> String {
     format!("device peak {} of {} ({loaded}at the end {}); {host}", gib(peak), gib(total), gib(used))
 }
 
-/// Three digits that mean something.
+/// About three digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1e6 => format!("{value:.3e}"),
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
         v if v >= 1.0 => format!("{value:.2}"),
+        v if v >= 0.1 => format!("{value:.3}"),
         v if v >= 0.001 => format!("{value:.4}"),
         0.0 => "0".into(),
         _ => format!("{value:.1e}"),
@@ -141,7 +142,7 @@ mod tests {
             Measure { floor_s: Some(0.5e-3), flops: Some(2e9), bytes: Some(1e6), ..Measure::of("call", &[1e-3, 1e-3]) };
         assert_eq!(
             row(&measure, 1e3, true),
-            "| call | 2 | 1.00 | 1.00 | 1.00 | 1.00 | 1.00–1.00 | 0.5000 | 2.00 | 2.00 | 1.00 |\n"
+            "| call | 2 | 1.00 | 1.00 | 1.00 | 1.00 | 1.00–1.00 | 0.500 | 2.00 | 2.00 | 1.00 |\n"
         );
         assert_eq!(row(&Measure::of("call", &[1e-3]), 1e3, true).matches('–').count(), 5);
     }

@@ -260,11 +260,11 @@ fn brief(work: &Work, outcome: &Outcome) -> String {
 
 /// The table for a document: one row a work, then the command of each.
 pub fn markdown(table: &Table) -> String {
-    let measured = |row: &Row| match &row.outcome {
+    let measured_at = |row: &Row| match &row.outcome {
         Outcome::Measured(report) => Some(render::origin(report)),
         _ => None,
     };
-    let mut text = table.rows.iter().find_map(measured).map_or(String::new(), |origin| format!("{origin}\n\n"));
+    let mut text = table.rows.iter().find_map(measured_at).map_or(String::new(), |origin| format!("{origin}\n\n"));
     text.push_str("| work | p50 ms | p99 ms | floor ms | p50 / floor | samples/s | peak | start to end s |\n");
     text.push_str("|---|---|---|---|---|---|---|---|\n");
     for row in &table.rows {
@@ -293,7 +293,8 @@ fn measured(row: &Row, report: &Report, part: &Measure) -> String {
     // "shared: step" has its rate under "shared: samples_per_s".
     let which = part.name.rsplit_once(": ").map_or(String::new(), |(which, _)| format!("{which}: "));
     let samples = ["samples_per_s", "chunks_per_s"].iter().find_map(|name| report.rates.get(&format!("{which}{name}")));
-    let peak = report.memory.device_peak.unwrap_or(report.memory.host_peak);
+    let memory = report.memory.device_peak.unwrap_or(report.memory.host_peak) as f64;
+    let peak = report.rates.get(&format!("{which}device_peak_bytes")).copied().unwrap_or(memory);
     format!(
         "| {}{} | {} | {} | {} | {} | {} | {:.2} GiB | {:.0} |\n",
         row.title,
@@ -303,7 +304,7 @@ fn measured(row: &Row, report: &Report, part: &Measure) -> String {
         floor.map_or("–".into(), milli),
         floor.map_or("–".into(), |floor| render::number(part.seconds.p50 / floor)),
         samples.map_or("–".into(), |rate| render::number(*rate)),
-        peak as f64 / f64::from(1u32 << 30),
+        peak / f64::from(1u32 << 30),
         row.took_s
     )
 }

@@ -10,9 +10,10 @@ use super::error::BenchError;
 use super::infer::sizes;
 use super::inputs;
 use super::place::{Place, Wanted};
-use super::report::{Kind, Measure, Report, SCHEMA};
+use super::report::{Kind, Measure, Memory, Report, SCHEMA};
 use crate::adapter::select::{Plan, plan_for};
-use crate::config::train::{AdapterConfig, Freeze, LossParity, OptimConfig, Preset, TrainConfig};
+use crate::config::train::{AdapterConfig, Dtype, Freeze, LossParity, OptimConfig, Preset, TrainConfig};
+use crate::device;
 use crate::plan::cost::{self, Shape};
 use crate::policy::arch::Arch;
 use crate::policy::batch::{Batch, Targets};
@@ -85,7 +86,7 @@ pub struct Settings {
     pub place: Wanted,
     pub sizes: Sizes,
     pub recipe: Recipe,
-    /// None: clipping to 1 and LeRobot's AdamW.
+    /// None: clipping to 1, and the AdamW of VLASH's configurations.
     pub optim: Option<OptimConfig>,
     pub parity: LossParity,
     /// Frames of a micro-step.
@@ -109,7 +110,11 @@ impl Settings {
     /// Sizes, recipe, batch and precision of a configuration; its dataset and base are not touched.
     pub fn of_config(config: &TrainConfig, otherwise: Settings) -> Result<Settings, BenchError> {
         Ok(Settings {
-            place: Wanted { device: config.runtime.device, dtype: otherwise.place.dtype },
+            place: Wanted {
+                device: config.runtime.device,
+                // As in training, where the CPU computes in f32 whatever is asked.
+                dtype: otherwise.place.dtype.or((config.model.dtype == Dtype::Float32).then_some(Dtype::Float32)),
+            },
             sizes: Sizes::Of(Box::new(Arch::from_model(&config.model)?)),
             recipe: Recipe { adapter: config.adapter.clone(), freeze: config.model.freeze.clone() },
             optim: Some(config.optim.clone()),
@@ -133,7 +138,7 @@ pub fn run(settings: &Settings) -> Result<Report, BenchError> {
     let optimizer = optimizer(&policy, settings)?;
     place.device.synchronize()?;
     let loaded = place.used();
-    let mut bench = Bench { settings, place: &place, policy: &policy, optimizer, notes: place.notes() };
+    let mut bench = Bench { settings, place: &place, policy: &policy, optimizer, peak: None, notes: place.notes() };
     let one = Shape { batch: settings.batch, cameras: settings.cameras, prompt: settings.prompt, suffixes: 1 };
     let (mut measures, mut rates) = (Vec::new(), BTreeMap::new());
     if let Some(delays) = settings.shared {
@@ -142,6 +147,7 @@ pub fn run(settings: &Settings) -> Result<Report, BenchError> {
     }
     let name = if settings.shared.is_some() { "drawn: " } else { "" };
     bench.measure(name, &one, &plan, &mut measures, &mut rates)?;
+    let memory = Memory { device_peak: bench.peak, ..place.memory(loaded) };
     let elements: usize = policy.trained().iter().map(|trained| trained.var.elem_count()).sum();
     rates.insert("trained_parameters".into(), elements as f64);
     let notes = std::mem::take(&mut bench.notes);
@@ -150,7 +156,7 @@ pub fn run(settings: &Settings) -> Result<Report, BenchError> {
         kind: Kind::Train,
         origin: place.origin(),
         settings: described(settings, &place, &arch),
-        memory: place.memory(loaded),
+        memory,
         ceilings: Some(place.ceilings),
         measures,
         rates,
@@ -189,6 +195,8 @@ struct Bench<'a> {
     place: &'a Place,
     policy: &'a Policy,
     optimizer: AdamW,
+    /// The most that the device held, of all measurements.
+    peak: Option<u64>,
     notes: Vec<String>,
 }
 
@@ -217,6 +225,7 @@ impl Bench<'_> {
         let (arch, device) = (self.policy.arch(), &self.place.device);
         let batch = inputs::batch_to(&inputs::batch(arch, shape, seed)?, device)?;
         let targets = inputs::targets_to(&inputs::targets(arch, shape, seed)?, device)?;
+        device::memory::reset_peak(device);
         let mut times = Times::default();
         for step in 0..warmup + steps {
             if step == warmup {
@@ -245,6 +254,10 @@ impl Bench<'_> {
         ]);
         let (frames, chunks) = (shape.batch * accum, shape.batch * shape.suffixes * accum);
         let tokens = frames * shape.prefix(arch) + chunks * arch.chunk_size;
+        if let Some(peak) = self.place.memory(None).device_peak {
+            self.peak = self.peak.max(Some(peak));
+            rates.insert(format!("{prefix}device_peak_bytes"), peak as f64);
+        }
         let counts = [("frames_per_s", frames), ("samples_per_s", chunks), ("tokens_per_s", tokens)];
         rates.extend(counts.map(|(name, count)| (format!("{prefix}{name}"), count as f64 / step_s)));
         Ok(())
@@ -327,7 +340,6 @@ fn described(settings: &Settings, place: &Place, arch: &Arch) -> BTreeMap<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::train::Dtype;
     use crate::plan::cost::training;
 
     /// The counts that the predecessors' configurations lead to (all of them but what nothing reads in the language

@@ -87,21 +87,21 @@ pub struct Infer {
     #[arg(long, value_name = "DIR")]
     checkpoint: Option<PathBuf>,
     /// Observations in a call
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = size(4096))]
     batch: u64,
-    #[arg(long, value_name = "N", default_value_t = 2, help = "Cameras", value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 2, help = "Cameras", value_parser = size(16))]
     cameras: u64,
     /// Prompt tokens
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = size(4096))]
     prompt: u64,
     /// Denoising steps
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = runs())]
     steps: u64,
     /// Calls that count
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = runs())]
     calls: u64,
     /// Calls before them
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = warmups())]
     warmup: u64,
     /// Of weights and inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -121,7 +121,7 @@ pub struct Train {
     #[arg(long, value_name = "tiny|full", value_parser = word::<Preset>)]
     preset: Option<Preset>,
     /// Adapters of this rank on every linear, vision tower included [default: 16]
-    #[arg(long, value_name = "RANK", value_parser = count(), group = "recipe")]
+    #[arg(long, value_name = "RANK", value_parser = size(1024), group = "recipe")]
     lora: Option<u64>,
     /// Adapters of rank 16 and the modules that VLASH's configurations train in full beside them
     #[arg(long, group = "recipe")]
@@ -130,27 +130,27 @@ pub struct Train {
     #[arg(long, group = "recipe")]
     full: bool,
     /// Frames of a micro-step [default: 1, or the configuration's]
-    #[arg(long, value_name = "N", value_parser = count())]
+    #[arg(long, value_name = "N", value_parser = size(4096))]
     batch: Option<u64>,
-    #[arg(long, value_name = "N", default_value_t = 2, help = "Cameras", value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 2, help = "Cameras", value_parser = size(16))]
     cameras: u64,
     /// Prompt tokens
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = size(4096))]
     prompt: u64,
     /// Keep only the inputs of each segment and compute again in the backward pass
     #[arg(long)]
     recompute: bool,
     /// Train the delays 0 … D of a frame over one prefix, and beside it a drawn one of as many frames
-    #[arg(long, value_name = "D", value_parser = count())]
+    #[arg(long, value_name = "D", value_parser = size(256))]
     shared: Option<u64>,
     /// Micro-steps of a step [default: 1, or the configuration's]
-    #[arg(long, value_name = "N", value_parser = count())]
+    #[arg(long, value_name = "N", value_parser = size(4096))]
     accum: Option<u64>,
     /// Steps that count
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = runs())]
     steps: u64,
     /// Steps before them
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = warmups())]
     warmup: u64,
     #[command(flatten)]
     place: Where,
@@ -164,13 +164,13 @@ pub struct Load {
     #[arg(value_name = "CONFIG | KEY=VALUE")]
     typed: Vec<String>,
     /// Loader threads, one measurement each [default: 0, 1, 2, 4, … up to the host's threads]
-    #[arg(long, value_name = "N,N,…", value_delimiter = ',')]
-    workers: Vec<usize>,
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(0..=1024))]
+    workers: Vec<u64>,
     /// Batches that count
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = runs())]
     batches: u64,
     /// Batches before them
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = runs())]
     warmup: u64,
     /// Print JSON
     #[arg(long)]
@@ -184,18 +184,18 @@ pub struct Ops {
     /// Sizes [default: full on a GPU, tiny on the CPU]
     #[arg(long, value_name = "tiny|full", value_parser = word::<Preset>)]
     preset: Option<Preset>,
-    #[arg(long, value_name = "N", default_value_t = 1, help = "Observations", value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 1, help = "Observations", value_parser = size(4096))]
     batch: u64,
-    #[arg(long, value_name = "N", default_value_t = 3, help = "Cameras", value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 3, help = "Cameras", value_parser = size(16))]
     cameras: u64,
     /// Prompt tokens
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = size(4096))]
     prompt: u64,
     /// Passes that count
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = count())]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = runs())]
     calls: u64,
     /// Passes before them
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = warmups())]
     warmup: u64,
     /// Only operations whose name contains this
     #[arg(long, value_name = "TEXT")]
@@ -218,7 +218,7 @@ pub struct Table {
     #[arg(long, value_name = "DIR", default_value = "outputs/bench")]
     out: PathBuf,
     /// Calls or steps of each work
-    #[arg(long, value_name = "N", value_parser = count())]
+    #[arg(long, value_name = "N", value_parser = runs())]
     runs: Option<u64>,
     /// Sizes [default: full on a GPU, tiny on the CPU]
     #[arg(long, value_name = "tiny|full", value_parser = word::<Preset>)]
@@ -311,7 +311,7 @@ impl Train {
 impl Load {
     fn measure(&self) -> Result<Report, Failure> {
         let settings = load::Settings {
-            workers: self.workers.clone(),
+            workers: self.workers.iter().map(|&workers| workers as usize).collect(),
             batches: self.batches as usize,
             warmup: self.warmup as usize,
         };
@@ -389,7 +389,19 @@ fn written(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_string)).unwrap_or_default()
 }
 
-/// A number that is at least one, and small enough that no size overflows.
-fn count() -> clap::builder::RangedU64ValueParser<u64> {
+type Range = clap::builder::RangedU64ValueParser<u64>;
+
+/// How often something is run.
+fn runs() -> Range {
     clap::value_parser!(u64).range(1..=1 << 20)
+}
+
+/// The same, where none is enough.
+fn warmups() -> Range {
+    clap::value_parser!(u64).range(0..=1 << 20)
+}
+
+/// A size: at least one, and not so large that a slip asks for all memory there is.
+fn size(most: u64) -> Range {
+    clap::value_parser!(u64).range(1..=most)
 }

@@ -52,11 +52,11 @@ pub struct Opened {
     pub reason: Option<String>,
 }
 
-/// `GPU 0: NVIDIA H200 (…)` or `CPU: …`.
+/// `GPU 0: NVIDIA H200 (…), GPU-8f2c…` or `CPU: …`.
 impl std::fmt::Display for Opened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (&self.gpu, &self.reason) {
-            (Some(gpu), _) => write!(f, "{gpu}"),
+            (Some(gpu), _) => write!(f, "{gpu}, {}", gpu.uuid),
             (None, Some(reason)) => write!(f, "CPU: {reason}"),
             (None, None) => f.write_str("CPU"),
         }

@@ -247,17 +247,19 @@ fn children(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The library and the file that it came from; else why not.
+pub type Answer<T> = Result<(T, PathBuf), Outcome>;
+
 /// Looks into `places` in order until `open` takes what it is given, and writes down each look in `search`.
 ///
-/// `open` gets a path, or a bare name for the loader's own search, and answers with the library and the file that it
-/// came from; `Err(Absent)` when the loader knows none. Stub libraries (for linking only) are never tried. `driver`:
+/// `open` gets a path, or a bare name for the loader's own search, and answers `Err(Absent)` when the loader knows none. Stub libraries (for linking only) are never tried. `driver`:
 /// the CUDA release that the driver supports; libraries of a newer one would fail in the first call.
 pub fn find<T>(
     library: Library,
     places: &[Place],
     driver: Option<u32>,
     search: &mut Search,
-    open: &mut dyn FnMut(&Path) -> Result<(T, PathBuf), Outcome>,
+    open: &mut dyn FnMut(&Path) -> Answer<T>,
 ) -> Option<T> {
     for place in places {
         let mut outcome = Outcome::Absent;

@@ -22,7 +22,7 @@ macro_rules! file {
 }
 
 /// Single files of folders that hold much more.
-const FILES: [(&str, &[u8]); 9] = [
+const FILES: [(&str, &[u8]); 10] = [
     file!("pi05-tiny/model.safetensors"),
     file!("lora/adapter-all-linear/adapter_config.json"),
     file!("lora/adapter-all-linear/adapter_model.safetensors"),
@@ -30,6 +30,7 @@ const FILES: [(&str, &[u8]); 9] = [
     file!("lora/adapter-all-linear/reference.safetensors"),
     file!("preprocessing/end_to_end_pi05.safetensors"),
     file!("vlash/shared-observation.safetensors"),
+    file!("vlash/shared-observation-gradients.safetensors"),
     file!("vlash/state-conditioned-single.safetensors"),
     file!("vlash/state-conditioning-weights.safetensors"),
 ];

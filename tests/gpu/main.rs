@@ -13,6 +13,7 @@ mod fixtures;
 mod full;
 mod half;
 mod ops;
+mod optimizer;
 #[path = "../parity/mod.rs"]
 mod parity;
 mod report;
@@ -32,7 +33,7 @@ use report::{Entry, Report};
 use site::Site;
 use suite::Test;
 
-/// The folder of all results, as an alternative to `--json`.
+/// The file of all numbers, as an alternative to `--json`.
 const JSON: &str = "VLASH_GPU_TESTS_JSON";
 
 fn main() -> ExitCode {

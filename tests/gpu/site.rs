@@ -27,14 +27,13 @@ impl Site {
     }
 
     fn gpu() -> Result<Site, String> {
-        let opened = device::open(DeviceKind::Cuda).map_err(|error| {
+        let opened = device::open(DeviceKind::Cuda(0)).map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             format!("{error}{hint}")
         })?;
         let Some(gpu) = opened.gpu else { return Err("the opened device is not a GPU".into()) };
-        let ((major, minor), (driver, revision)) = (gpu.capability, gpu.driver);
-        let gb = gpu.total_bytes as f64 / 1e9;
-        let name = format!("{}, capability {major}.{minor}, {gb:.0} GB, CUDA {driver}.{revision}", gpu.name);
+        let (driver, revision) = gpu.driver;
+        let name = format!("{gpu}, CUDA {driver}.{revision}");
         Ok(Site { device: opened.device, name })
     }
 }

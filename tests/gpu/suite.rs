@@ -6,13 +6,21 @@ use crate::cases::GROUPS;
 use crate::full::Training;
 use crate::parity::record::Record;
 use crate::parity::training::Mode;
-use crate::parity::{adapters, end_to_end, network, state_condition, training};
-use crate::{behaviour, full, half, ops};
+use crate::parity::{adapters, end_to_end, network, shared_observation, state_condition, training};
+use crate::{behaviour, full, half, ops, optimizer};
 
 /// Of the random inputs of the operations; set it to try others.
 const SEED: &str = "VLASH_GPU_TESTS_SEED";
 
 pub type Body = Box<dyn FnOnce(&Device, &mut Record) -> Result<()> + Send>;
+
+type Comparison = fn(&Device, &mut Record) -> Result<()>;
+
+const SHARED_OBSERVATION: [(&str, Comparison); 3] = [
+    ("packed", shared_observation::agrees_with_the_packed_sequence),
+    ("alone", shared_observation::branches_together_are_branches_alone),
+    ("left_out", shared_observation::a_branch_that_does_not_count_changes_nothing),
+];
 
 /// A test, and where it applies.
 pub struct Test {
@@ -52,6 +60,9 @@ fn reference() -> Vec<Test> {
         tests.push(test(format!("reference::network::{case}"), |d, r| network::every_tensor(d, case, r)));
     }
     tests.push(test("reference::state_condition", state_condition::agrees_with_vlash));
+    for (name, compare) in SHARED_OBSERVATION {
+        tests.push(test(format!("reference::shared_observation::{name}"), compare));
+    }
     tests.push(test("reference::new_state_branch", state_condition::a_new_branch_changes_nothing));
     for name in [adapters::ALL_LINEAR, adapters::LEROBOT_DEFAULT] {
         tests.push(test(format!("reference::adapter::{name}"), |d, r| adapters::every_tensor(d, name, r)));
@@ -73,7 +84,8 @@ fn optimisation() -> Vec<Test> {
         let name = format!("training::cpu::{}", mode.name());
         test(name, move |device, record| training::equals_the_cpu(device, mode, record))
     };
-    Mode::ALL.into_iter().map(follow).chain(Mode::ALL.into_iter().map(equal)).collect()
+    let optimizer = test("training::optimizer", optimizer::equals_the_cpu);
+    Mode::ALL.into_iter().map(follow).chain(Mode::ALL.into_iter().map(equal)).chain([optimizer]).collect()
 }
 
 fn precision() -> Vec<Test> {

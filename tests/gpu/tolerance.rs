@@ -11,6 +11,11 @@ pub const HALF_OPERATION: f64 = 1e-2;
 /// The same for a gradient, which is built of rounded products of rounded factors.
 pub const HALF_OPERATION_GRADIENT: f64 = 2e-2;
 
+/// Of the gradient norm, relatively: squares are summed in another order.
+pub const OPTIMIZER_NORM: f64 = 1e-6;
+/// Of parameters and moments of size one after ten steps of AdamW: a last bit of each step.
+pub const OPTIMIZER_VALUE: f64 = 2e-6;
+
 /// Of the whole network in bf16 against the reference in f32: twice what the reference's own bf16 run differs by (the
 /// fixtures' README: 0.05, 0.025, 0.006), as `policy::verify` has it. Rounding the weights alone, activations in f32,
 /// moves the velocity by 0.044 and the actions by 0.021.

@@ -3,14 +3,17 @@
 #[path = "mod.rs"]
 mod parity;
 
+use std::path::Path;
+
 use candle_core::{Device, Error, Result};
 use parity::record::Record;
 use parity::training::Mode;
-use parity::{adapters, end_to_end, network, state_condition, training};
+use parity::{adapters, end_to_end, network, shared_observation, state_condition, take_fixtures_from, training};
 use rstest::rstest;
 
 /// Runs a comparison on the CPU and fails when something is beyond its tolerance.
 fn held(compare: impl FnOnce(&Device, &mut Record) -> Result<()>) -> Result<()> {
+    take_fixtures_from(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")));
     let mut record = Record::default();
     compare(&Device::Cpu, &mut record)?;
     record.check().map_err(Error::Msg)
@@ -31,6 +34,14 @@ fn conditioning_on_the_state_agrees_with_vlash() -> Result<()> {
 #[test]
 fn a_new_state_branch_changes_nothing_and_says_what_to_expect() -> Result<()> {
     held(state_condition::a_new_branch_changes_nothing)
+}
+
+#[rstest]
+#[case(shared_observation::agrees_with_the_packed_sequence)]
+#[case(shared_observation::branches_together_are_branches_alone)]
+#[case(shared_observation::a_branch_that_does_not_count_changes_nothing)]
+fn delays_over_one_prefix(#[case] compare: fn(&Device, &mut Record) -> Result<()>) -> Result<()> {
+    held(compare)
 }
 
 #[rstest]

@@ -31,14 +31,14 @@ const EMBEDDING: &str = "paligemma_with_expert.paligemma.model.language_model.em
 
 static FIXTURES: OnceLock<PathBuf> = OnceLock::new();
 
-/// Takes the fixtures of this process from `root` instead of the repository: for an executable that carries its own.
+/// Tells where the fixtures of this process lie: in the repository, or where an executable has unpacked its own.
 pub fn take_fixtures_from(root: &Path) {
     FIXTURES.get_or_init(|| root.to_path_buf());
 }
 
 pub fn fixture(path: &str) -> PathBuf {
-    let repository = || Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")).to_path_buf();
-    FIXTURES.get_or_init(repository).join(path)
+    let Some(root) = FIXTURES.get() else { panic!("take_fixtures_from comes first") };
+    root.join(path)
 }
 
 pub fn load(path: &str) -> Result<BTreeMap<String, Tensor>> {

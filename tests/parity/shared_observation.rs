@@ -2,18 +2,15 @@
 //! the device to compute on; inputs and references are f32.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device, Result, Tensor, bail};
 use vlash_forge::adapter::plan::Everything;
 use vlash_forge::config::train::LossParity;
 use vlash_forge::policy::batch::{Batch, Branches, Draw, Targets};
 use vlash_forge::policy::{Policy, StepOptions, StepOutput};
 
-use super::{arch, difference, load, weights};
-
-/// What a check gives: an error says what differs, and by how much.
-pub type Checked<T = ()> = Result<T, Box<dyn Error>>;
+use super::record::Record;
+use super::{arch, difference, lengths, load, weights};
 
 /// Largest absolute differences that pass in f32: what the fixtures' page proposes for another implementation.
 const ELEMENT: f64 = 5e-5;
@@ -26,12 +23,12 @@ pub const OPTIONS: StepOptions =
     StepOptions { parity: LossParity::Vlash, recompute: false, dropout_key: None, loss_scale: 1.0 };
 
 /// The tiny reference policy with VLASH's state condition; everything trains.
-pub fn policy(device: &Device, dtype: DType) -> Checked<Policy> {
+pub fn policy(device: &Device, dtype: DType) -> Result<Policy> {
     let mut all = weights()?;
     all.extend(load("vlash/state-conditioning-weights.safetensors")?);
     let mut arch = arch();
     arch.state_cond = true;
-    Ok(Policy::build(&arch, &all, &Everything, device, dtype)?)
+    Policy::build(&arch, &all, &Everything, device, dtype)
 }
 
 /// The reference's batch: two observations of five branches, three of which do not count.
@@ -46,7 +43,7 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn read(device: &Device) -> Checked<Case> {
+    pub fn read(device: &Device) -> Result<Case> {
         let recorded = load("vlash/shared-observation.safetensors")?;
         let (samples, branches, ..) = recorded["noise"].dims4()?;
         // `[B, K, …]` to `[B·K, …]`.
@@ -54,7 +51,6 @@ impl Case {
         let flags = |name: &str| recorded[name].flatten_all()?.to_vec1::<u8>();
         let is_set = |flags: Vec<u8>| flags.into_iter().map(|flag| flag != 0).collect::<Vec<bool>>();
         let valid = is_set(flags("offset_mask")?);
-        let lengths = recorded["token_mask"].to_dtype(DType::U32)?.sum(1)?.to_vec1::<u32>()?;
         let mut images = Vec::new();
         let mut image_masks = Vec::new();
         for camera in 0..3 {
@@ -65,7 +61,7 @@ impl Case {
             images,
             image_masks,
             tokens: recorded["tokens"].to_dtype(DType::U32)?.to_device(device)?,
-            token_lengths: lengths.into_iter().map(|length| length as usize).collect(),
+            token_lengths: lengths(&recorded["token_mask"])?,
             state: rows("states_padded")?,
         };
         let targets = Targets {
@@ -76,13 +72,13 @@ impl Case {
         };
         let draw = Draw { noise: rows("noise")?, time: rows("time")? };
         if valid.iter().filter(|&&valid| !valid).count() == 0 || batch.len() != samples {
-            return Err("the reference has branches that do not count".into());
+            bail!("the reference has branches that do not count")
         }
         Ok(Case { batch, targets, draw, valid, branches, recorded })
     }
 
     /// One branch of every observation, as a plain batch; whether each counts stays as it is.
-    pub fn branch(&self, branch: usize) -> Checked<Case> {
+    pub fn branch(&self, branch: usize) -> Result<Case> {
         let rows: Vec<usize> = (0..self.batch.len()).map(|b| b * self.branches + branch).collect();
         let ids: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
         let ids = Tensor::new(&ids[..], self.draw.noise.device())?;
@@ -103,67 +99,51 @@ impl Case {
         })
     }
 
-    pub fn step(&self, policy: &Policy, options: &StepOptions) -> Checked<StepOutput> {
-        Ok(policy.gradients(&self.batch, &self.targets, &self.draw, options)?)
+    pub fn step(&self, policy: &Policy, options: &StepOptions) -> Result<StepOutput> {
+        policy.gradients(&self.batch, &self.targets, &self.draw, options)
     }
 
     /// `(u − v)²` of every element that is neither padded nor of a branch that does not count, else 0: `[B·K, H, A]`.
-    fn elements(&self, squared: &Tensor) -> Checked<Tensor> {
+    pub fn elements(&self, squared: &Tensor) -> Result<Tensor> {
         let counts: Vec<f32> = self.valid.iter().map(|&valid| f32::from(u8::from(valid))).collect();
         let counts = Tensor::from_vec(counts, (self.valid.len(), 1), &Device::Cpu)?;
         let real = self.targets.is_pad.to_device(&Device::Cpu)?.affine(-1.0, 1.0)?.broadcast_mul(&counts)?;
-        Ok(squared.to_device(&Device::Cpu)?.broadcast_mul(&real.unsqueeze(2)?)?)
+        squared.to_device(&Device::Cpu)?.broadcast_mul(&real.unsqueeze(2)?)
     }
 
-    fn predicted(&self, policy: &Policy) -> Checked<Tensor> {
+    /// [`Case::elements`] as `policy` computes them.
+    pub fn predicted(&self, policy: &Policy) -> Result<Tensor> {
         let trace = policy.trace_training(&self.batch, &self.targets, &self.draw)?;
         self.elements(&(&trace["u_t"] - &trace["v_t"])?.sqr()?)
     }
 }
 
-/// Largest differences from the reference in a step.
-#[derive(Debug, Clone, Copy)]
-pub struct Deviation {
-    pub element: f64,
-    /// Of the mean of any branch alone.
-    pub branch: f64,
-    pub loss: f64,
-    pub gradient: f64,
-}
-
-/// How far a step in `dtype` is from the reference in f32.
-pub fn deviation(device: &Device, dtype: DType, options: &StepOptions) -> Checked<Deviation> {
-    let (case, policy) = (Case::read(device)?, policy(device, dtype)?);
+/// Per-element losses, means by branch, total loss and gradients are the packed sequence's.
+pub fn agrees_with_the_packed_sequence(device: &Device, record: &mut Record) -> Result<()> {
+    let (case, policy) = (Case::read(device)?, policy(device, DType::F32)?);
     let wanted = case.elements(&case.recorded["loss_per_element_packed"].flatten(0, 1)?)?;
-    let element = difference(&case.predicted(&policy)?, &wanted)?;
+    record.hold("loss_per_element", "", difference(&case.predicted(&policy)?, &wanted)?, ELEMENT);
     let losses = policy.losses(&case.batch, &case.targets, &case.draw, LossParity::Vlash)?;
     let means = case.recorded["loss_per_offset_masked_mean"].flatten_all()?.to_vec1::<f32>()?;
-    let branch = losses.per_sample.iter().zip(&means).map(|(found, &wanted)| (found - f64::from(wanted)).abs());
-    let step = case.step(&policy, options)?;
-    let loss = f64::from(case.recorded["loss"].to_scalar::<f32>()?);
-    let mut gradient = 0.0f64;
-    for (name, wanted) in load("vlash/shared-observation-gradients.safetensors")? {
-        let found = step.gradients.get(&name).ok_or_else(|| format!("{name} has no gradient"))?;
-        gradient = gradient.max(difference(&found.to_device(&Device::Cpu)?, &wanted)?);
+    for (row, (found, wanted)) in losses.per_sample.iter().zip(&means).enumerate() {
+        record.hold("loss of a branch", format_args!("row {row}"), (found - f64::from(*wanted)).abs(), LOSS);
     }
-    let loss = (losses.loss - loss).abs().max((step.loss - loss).abs());
-    Ok(Deviation { element, branch: branch.fold(0.0, f64::max), loss, gradient })
-}
-
-/// Per-element losses, means by branch, total loss and gradients are the packed sequence's.
-pub fn agrees_with_the_packed_sequence(device: &Device) -> Checked {
+    let loss = f64::from(case.recorded["loss"].to_scalar::<f32>()?);
+    record.hold("loss", "evaluated", (losses.loss - loss).abs(), LOSS);
+    let gradients = load("vlash/shared-observation-gradients.safetensors")?;
     for recompute in [false, true] {
-        let found = deviation(device, DType::F32, &StepOptions { recompute, ..OPTIONS })?;
-        let Deviation { element, branch, loss, gradient } = found;
-        if !(element <= ELEMENT && branch <= LOSS && loss <= LOSS && gradient <= GRADIENT) {
-            return Err(format!("recompute {recompute}: {found:?}").into());
+        let step = case.step(&policy, &StepOptions { recompute, ..OPTIONS })?;
+        record.hold("loss", format_args!("recompute {recompute}"), (step.loss - loss).abs(), LOSS);
+        for (name, wanted) in &gradients {
+            let Some(found) = step.gradients.get(name) else { bail!("{name} has no gradient") };
+            record.hold("gradients", name, difference(found, wanted)?, GRADIENT);
         }
     }
     Ok(())
 }
 
 /// Branches together are the branches one by one: velocities, losses, and gradients, which add up in the prefix.
-pub fn branches_together_are_branches_alone(device: &Device) -> Checked {
+pub fn branches_together_are_branches_alone(device: &Device, record: &mut Record) -> Result<()> {
     let (case, policy) = (Case::read(device)?, policy(device, DType::F32)?);
     let together = case.step(&policy, &OPTIONS)?;
     let elements = case.predicted(&policy)?;
@@ -173,9 +153,7 @@ pub fn branches_together_are_branches_alone(device: &Device) -> Checked {
         let alone = case.branch(branch)?;
         let rows = elements.reshape((case.batch.len(), case.branches, elements.dim(1)?, elements.dim(2)?))?;
         let off = difference(&rows.narrow(1, branch, 1)?.squeeze(1)?, &alone.predicted(&policy)?)?;
-        if off > TOGETHER {
-            return Err(format!("branch {branch}: elements differ by {off}").into());
-        }
+        record.hold("loss_per_element", format_args!("branch {branch}"), off, TOGETHER);
         let share = alone.valid.iter().filter(|&&valid| valid).count() as f64 / all;
         let step = alone.step(&policy, &StepOptions { loss_scale: share, ..OPTIONS })?;
         for (name, gradient) in step.gradients {
@@ -183,20 +161,15 @@ pub fn branches_together_are_branches_alone(device: &Device) -> Checked {
             summed.insert(name, sum.unwrap_or(gradient));
         }
     }
-    if summed.len() != together.gradients.len() {
-        return Err(format!("{} gradients alone, {} together", summed.len(), together.gradients.len()).into());
-    }
+    assert!(summed.keys().eq(together.gradients.keys()), "other parameters have a gradient alone than together");
     for (name, wanted) in &summed {
-        let off = difference(&together.gradients[name], wanted)?;
-        if off > 2e-6 {
-            return Err(format!("{name}: gradients differ by {off}").into());
-        }
+        record.hold("gradients", name, difference(&together.gradients[name], wanted)?, 2e-6);
     }
     Ok(())
 }
 
 /// What stands in a branch that does not count is in no loss and no gradient, in any definition.
-pub fn a_branch_that_does_not_count_changes_nothing(device: &Device) -> Checked {
+pub fn a_branch_that_does_not_count_changes_nothing(device: &Device, record: &mut Record) -> Result<()> {
     let (case, policy) = (Case::read(device)?, policy(device, DType::F32)?);
     let counts: Vec<f32> = case.valid.iter().map(|&valid| f32::from(u8::from(valid))).collect();
     let counts = Tensor::from_vec(counts, (case.valid.len(), 1, 1), device)?;
@@ -206,33 +179,16 @@ pub fn a_branch_that_does_not_count_changes_nothing(device: &Device) -> Checked 
     for parity in [LossParity::Valid, LossParity::Openpi, LossParity::Lerobot, LossParity::Vlash] {
         let options = StepOptions { parity, ..OPTIONS };
         let (one, two) = (case.step(&policy, &options)?, other.step(&policy, &options)?);
-        if one.loss != two.loss || !one.loss.is_finite() || one.loss <= 0.0 {
-            return Err(format!("{parity:?}: loss {} against {}", one.loss, two.loss).into());
-        }
+        assert!(one.loss.is_finite() && one.loss > 0.0, "{parity:?}: loss {}", one.loss);
+        record.hold("loss", format_args!("{parity:?}"), (one.loss - two.loss).abs(), 0.0);
         for (name, gradient) in &one.gradients {
-            // The same sums in another order may be allowed on a GPU; on the CPU they are equal to the bit.
-            let off = difference(gradient, &two.gradients[name])?;
-            if off > if device.is_cpu() { 0.0 } else { 1e-7 } {
-                return Err(format!("{parity:?}: {name} differs by {off}").into());
-            }
+            record.hold(
+                "gradients",
+                format_args!("{parity:?}: {name}"),
+                difference(gradient, &two.gradients[name])?,
+                0.0,
+            );
         }
-    }
-    Ok(())
-}
-
-/// One branch alone, and a chunk sampled from it, are VLASH's.
-pub fn one_branch_agrees_with_vlash(device: &Device) -> Checked {
-    let (case, policy) = (Case::read(device)?.branch(0)?, policy(device, DType::F32)?);
-    let recorded = load("vlash/state-conditioned-single.safetensors")?;
-    let off = difference(&case.predicted(&policy)?, &case.elements(&recorded["loss_per_element"])?)?;
-    if off > ELEMENT {
-        return Err(format!("elements differ by {off}").into());
-    }
-    // VLASH adds up the time in f32, which moves the chunk by about 2e-5 (its page, §5); plus 5e-5 as elsewhere.
-    let sampled = policy.sample(&case.batch, &case.draw.noise, 10)?;
-    let off = difference(&sampled.to_device(&Device::Cpu)?, &recorded["sampled_actions_padded"])?;
-    if off > 7e-5 {
-        return Err(format!("the sampled chunk differs by {off}").into());
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor};
 use rstest::rstest;
 
-use super::fixture::{CAMERAS, case, difference, inputs, load, pixels, policy, tiny, weights};
+use super::fixture::{CAMERAS, case, difference, inputs, pixels, policy, tiny, weights};
 use super::init::RandomInit;
 use crate::adapter::plan::FirstGradient;
 use crate::adapter::plan::{Everything, Frozen, LoraSpec, TrainPlan};
