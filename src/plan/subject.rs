@@ -1,6 +1,6 @@
 //! What is planned.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::adapter::error::AdapterError;
 use crate::adapter::select::{Plan, plan_for};
@@ -43,9 +43,8 @@ impl Subject {
     pub fn new(config: &TrainConfig, cameras: Option<Vec<String>>) -> Result<Subject, PlanError> {
         let mut notes = Vec::new();
         let base = config.model.base.as_deref().map(|base| read_base(base, &mut notes)).transpose()?.flatten();
-        let sizes = base.as_ref().map(|base| base.arch()).transpose()?;
-        let arch = Arch::for_training(&config.model, sizes.as_ref())?;
-        let slots = base.map(|base| base.cameras()).unwrap_or_default();
+        let arch = Arch::for_training(&config.model, base.as_ref().map(|(_, sizes)| sizes))?;
+        let slots = base.map(|(base, _)| base.cameras()).unwrap_or_default();
         let named = |name: &String| config.data.rename.get(name).unwrap_or(name).clone();
         let chosen = || config.data.cameras.as_ref().map(|chosen| chosen.iter().map(named).collect::<Vec<_>>());
         let cameras = match (cameras.or_else(chosen), slots.is_empty()) {
@@ -87,15 +86,17 @@ impl Subject {
     }
 }
 
-/// The base's configuration, from its directory or that of the training checkpoint around it.
-fn read_base(base: &Path, notes: &mut Vec<String>) -> Result<Option<PolicyConfig>, PlanError> {
+/// The base's configuration and sizes, from its directory or that of the training checkpoint around it.
+fn read_base(base: &Path, notes: &mut Vec<String>) -> Result<Option<(PolicyConfig, Arch)>, PlanError> {
     let places = [base.join("config.json"), base.join("pretrained_model/config.json")];
     let Some(path) = places.into_iter().find(|place| place.is_file()) else {
         notes.push(format!("model.base {} is not here: the sizes are those of model.preset", base.display()));
         return Ok(None);
     };
-    let text = std::fs::read(&path).map_err(|source| PlanError::Read { path: path.clone(), source })?;
-    Ok(Some(PolicyConfig::parse(&path, &text)?.0))
+    let text = std::fs::read(&path).map_err(|source| CheckpointError::Read { path: path.clone(), source })?;
+    let config = PolicyConfig::parse(&path, &text)?.0;
+    let sizes = config.arch().map_err(|source| CheckpointError::Arch { path, source })?;
+    Ok(Some((config, sizes)))
 }
 
 /// Why nothing can be planned.
@@ -107,8 +108,6 @@ pub enum PlanError {
     Adapter(#[from] AdapterError),
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    #[error("cannot read {path}")]
-    Read { path: PathBuf, source: std::io::Error },
     #[error("--gpu {asked:?} names no card of the table{}", suggestion(.near))]
     UnknownCard { asked: String, near: Option<String>, known: String },
 }
@@ -123,7 +122,6 @@ impl Explain for PlanError {
             PlanError::Arch(error) => error.kind(),
             PlanError::Adapter(error) => error.kind(),
             PlanError::Checkpoint(error) => error.kind(),
-            PlanError::Read { .. } => Kind::Environment,
             PlanError::UnknownCard { .. } => Kind::Input,
         }
     }
@@ -133,7 +131,6 @@ impl Explain for PlanError {
             PlanError::Arch(error) => error.hint(),
             PlanError::Adapter(error) => error.hint(),
             PlanError::Checkpoint(error) => error.hint(),
-            PlanError::Read { .. } => None,
             PlanError::UnknownCard { known, .. } => Some(format!("one of {known}")),
         }
     }

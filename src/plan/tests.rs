@@ -10,14 +10,14 @@ use super::network::Sizes;
 use super::report::On;
 use super::walk::walk;
 use super::{Report, Subject};
-use crate::adapter::plan::{Everything, TrainPlan};
+use crate::adapter::plan::TrainPlan;
 use crate::adapter::select::{Plan, plan_for};
 use crate::config::train::{AdapterConfig, Freeze, Preset, TrainConfig};
 use crate::config::{self, Source};
 use crate::error::Explain;
 use crate::plan::subject::Target;
 use crate::policy::arch::Arch;
-use crate::policy::batch::{Batch, Draw, Targets};
+use crate::policy::batch::{Batch, Branches, Draw, Targets};
 use crate::policy::parameters::{linears, parameters};
 use crate::policy::{Policy, RandomInit, flow};
 
@@ -46,7 +46,13 @@ fn plan(adapter: &AdapterConfig, freeze: &[Freeze], arch: &Arch) -> Plan {
 }
 
 /// What the network keeps for one batch of noise.
-fn kept(arch: &Arch, plan: &dyn TrainPlan, [batch, cameras, prompt]: [usize; 3], recompute: bool) -> Result<usize> {
+fn kept(
+    arch: &Arch,
+    plan: &dyn TrainPlan,
+    [batch, cameras, prompt, branches]: [usize; 4],
+    recompute: bool,
+) -> Result<usize> {
+    let rows = batch * branches;
     let device = Device::Cpu;
     let policy = Policy::build(arch, &RandomInit { seed: 1 }, plan, &device, DType::F32)?;
     let image = Tensor::zeros((batch, 3, arch.vision.image, arch.vision.image), DType::F32, &device)?;
@@ -55,13 +61,14 @@ fn kept(arch: &Arch, plan: &dyn TrainPlan, [batch, cameras, prompt]: [usize; 3],
         image_masks: vec![vec![true; batch]; cameras],
         tokens: Tensor::ones((batch, prompt), DType::U32, &device)?,
         token_lengths: vec![prompt; batch],
-        state: Tensor::zeros((batch, arch.max_state_dim), DType::F32, &device)?,
+        state: Tensor::zeros((rows, arch.max_state_dim), DType::F32, &device)?,
     };
-    let chunk = [batch, arch.chunk_size, arch.max_action_dim];
+    let chunk = [rows, arch.chunk_size, arch.max_action_dim];
     let targets = Targets {
         actions: Tensor::zeros(&chunk[..], DType::F32, &device)?,
-        is_pad: Tensor::zeros((batch, arch.chunk_size), DType::F32, &device)?,
+        is_pad: Tensor::zeros((rows, arch.chunk_size), DType::F32, &device)?,
         action_dim: 7,
+        branches: Branches::new(branches, &vec![true; rows])?,
     };
     let draw: Draw = flow::draw(1, [0, 0], chunk, &flow::TimeSampling::default(), &device)?;
     policy.kept_bytes(&inputs, &targets, &draw, recompute)
@@ -79,7 +86,7 @@ fn kept(arch: &Arch, plan: &dyn TrainPlan, [batch, cameras, prompt]: [usize; 3],
 fn the_planner_keeps_what_the_network_keeps(
     #[case] kind: &str,
     #[case] freeze: &[Freeze],
-    #[values([1, 1, 8], [3, 2, 5], [2, 3, 12], [1, 0, 4])] shape: [usize; 3],
+    #[values([1, 1, 8, 1], [3, 2, 5, 1], [2, 3, 12, 4], [1, 0, 4, 2])] shape: [usize; 4],
     #[values(true, false)] recompute: bool,
 ) -> Result<()> {
     let config = match kind {
@@ -88,13 +95,9 @@ fn the_planner_keeps_what_the_network_keeps(
         _ => config("tests/fixtures/config/pi05/cloud.yaml", Preset::Tiny, &[]),
     };
     let arch = Arch { state_cond: config.model.state_cond, ..Arch::tiny(32) };
-    let plan = match kind {
-        // Entries of the list that freezing leaves nothing of are refused: the expert's alone then.
-        "cloud" | "lora" | "full" => plan(&config.adapter, freeze, &arch),
-        other => panic!("no configuration {other}"),
-    };
-    let [batch, cameras, prompt] = shape;
-    let sizes = Sizes { arch: &arch, plan: &plan, batch, cameras, prompt, branches: 1, each: 4, gpu: false };
+    let plan = plan(&config.adapter, freeze, &arch);
+    let [batch, cameras, prompt, branches] = shape;
+    let sizes = Sizes { arch: &arch, plan: &plan, batch, cameras, prompt, branches, each: 4, gpu: false };
     assert_eq!(walk(sizes, recompute).tape_bytes, kept(&arch, &plan, shape, recompute)? as u64);
     Ok(())
 }
