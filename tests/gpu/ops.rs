@@ -9,7 +9,7 @@ use vlash_forge::random::stream;
 use crate::cases::{Case, Kind};
 use crate::parity::record::Record;
 use crate::parity::values;
-use crate::tolerance::{HALF_OPERATION, HALF_OPERATION_GRADIENT, OPERATION};
+use crate::tolerance::{HALF_ATTENTION, HALF_OPERATION, HALF_OPERATION_GRADIENT, OPERATION};
 
 /// Numbers in [-1, 1) times `scale`, by name.
 fn numbers(seed: u64, name: &str, shape: &[usize], scale: f32) -> Result<Tensor> {
@@ -80,8 +80,11 @@ pub fn agrees(device: &Device, dtype: DType, seed: u64, case: &Case, record: &mu
     let wanted = compute(case, &arguments, &all, Some(&gradient))?;
     let gradient = there(&gradient, Kind::Compute)?;
     let found = compute(case, &moved, &all, Some(&gradient))?;
-    let (forward, backward) =
-        if dtype == DType::F32 { (OPERATION, OPERATION) } else { (HALF_OPERATION, HALF_OPERATION_GRADIENT) };
+    let (forward, backward) = match dtype {
+        DType::F32 => (OPERATION, OPERATION),
+        _ if case.name.starts_with("attention") => (HALF_ATTENTION, HALF_ATTENTION),
+        _ => (HALF_OPERATION, HALF_OPERATION_GRADIENT),
+    };
     record.hold("output", &case.name, relative(&found.output, &wanted.output)?, forward);
     for (index, (found, wanted)) in found.gradients.iter().zip(&wanted.gradients).enumerate() {
         match (found, wanted) {
