@@ -5,6 +5,8 @@ use std::env;
 use std::error::Error;
 use std::path::PathBuf;
 
+#[path = "gpu/build/cxx.rs"]
+mod cxx;
 #[path = "gpu/build/kernels.rs"]
 mod kernels;
 #[path = "gpu/build/shim.rs"]
@@ -19,5 +21,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     shim::write(&out)?;
+    cxx::write(&out)?;
     kernels::write(&out)
 }

@@ -252,8 +252,9 @@ pub type Answer<T> = Result<(T, PathBuf), Outcome>;
 
 /// Looks into `places` in order until `open` takes what it is given, and writes down each look in `search`.
 ///
-/// `open` gets a path, or a bare name for the loader's own search, and answers `Err(Absent)` when the loader knows none. Stub libraries (for linking only) are never tried. `driver`:
-/// the CUDA release that the driver supports; libraries of a newer one would fail in the first call.
+/// `open` gets a path, or a bare name for the loader's own search, and answers `Err(Absent)` when the loader knows
+/// none. Stub libraries (for linking only) are never tried. `driver`: the CUDA release that the driver supports;
+/// libraries of a newer one would fail in the first call.
 pub fn find<T>(
     library: Library,
     places: &[Place],
