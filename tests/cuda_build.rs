@@ -16,8 +16,7 @@ use serde_json::Value;
 use support::{Bench, finish, stderr, succeed};
 
 /// The C library and the compiler's runtime. None of NVIDIA's; the C++ runtime of the H.264 decoder is inside.
-const ALLOWED: [&str; 5] =
-    ["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
+const ALLOWED: [&str; 5] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
 
 /// `vlash` in an environment that names no library and no GPU.
 fn vlash(bench: &Bench, arguments: &[&str]) -> Command {

@@ -56,7 +56,10 @@ impl Ceilings {
 
 fn copies(device: &Device, sizes: &Sizes) -> Result<Vec<f64>, BenchError> {
     let source = inputs::uniform(0, "bench/copy", &[sizes.copy / 4], DType::F32, device)?;
-    repeat(device, WARMUP, sizes.runs, || Ok(drop(source.copy()?)))
+    repeat(device, WARMUP, sizes.runs, || {
+        source.copy()?;
+        Ok(())
+    })
 }
 
 fn products(device: &Device, dtype: DType, sizes: &Sizes) -> Result<Vec<f64>, BenchError> {
@@ -64,7 +67,10 @@ fn products(device: &Device, dtype: DType, sizes: &Sizes) -> Result<Vec<f64>, Be
         inputs::uniform(0, what, &[sizes.side, sizes.side], dtype, device)
     };
     let (a, b) = (square("bench/a")?, square("bench/b")?);
-    repeat(device, WARMUP, sizes.runs, || Ok(drop(linear(&a, &b, None)?)))
+    repeat(device, WARMUP, sizes.runs, || {
+        linear(&a, &b, None)?;
+        Ok(())
+    })
 }
 
 /// Seconds of `runs` calls, after `warmup` that do not count; the device has finished at both ends of each.

@@ -21,11 +21,11 @@ pub enum BenchError {
     #[error("the sizes of the network")]
     Arch(#[from] ArchError),
     #[error("reading the checkpoint")]
-    Checkpoint(#[from] CheckpointError),
+    Checkpoint(#[source] Box<CheckpointError>),
     #[error("deciding what trains")]
     Adapter(#[from] AdapterError),
     #[error("{0}")]
-    Train(#[from] TrainError),
+    Train(#[source] Box<TrainError>),
     #[error("{problem}")]
     Setting { problem: String, hint: &'static str },
     #[error("{what} holds values that are not finite: what was timed computes nothing")]
@@ -34,6 +34,18 @@ pub enum BenchError {
     Report { problem: String },
     #[error("cannot {action} {}", path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
+}
+
+impl From<TrainError> for BenchError {
+    fn from(error: TrainError) -> Self {
+        BenchError::Train(Box::new(error))
+    }
+}
+
+impl From<CheckpointError> for BenchError {
+    fn from(error: CheckpointError) -> Self {
+        BenchError::Checkpoint(Box::new(error))
+    }
 }
 
 impl From<candle_core::Error> for BenchError {

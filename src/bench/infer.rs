@@ -144,9 +144,15 @@ impl Call<'_> {
         let Settings { warmup, calls, steps, .. } = *self.settings;
         let device = &self.place.device;
         let batch = inputs::batch_to(&self.batch, device)?;
-        let prefix = repeat(device, warmup, calls, || Ok(drop(self.policy.observe(&batch)?)))?;
+        let prefix = repeat(device, warmup, calls, || {
+            self.policy.observe(&batch)?;
+            Ok(())
+        })?;
         let (observed, noise) = (self.policy.observe(&batch)?, self.noise()?);
-        let denoise = repeat(device, warmup, calls, || Ok(drop(self.policy.denoise(&observed, &noise, steps)?)))?;
+        let denoise = repeat(device, warmup, calls, || {
+            self.policy.denoise(&observed, &noise, steps)?;
+            Ok(())
+        })?;
         Ok((prefix, denoise))
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::memory::estimate;
-use super::subject::{PlanError, Subject, Target};
+use super::subject::{Subject, Target};
 use crate::config::train::TrainConfig;
 
 /// The rank that is offered when adapters are to become smaller.
@@ -32,22 +32,21 @@ type Change = fn(&mut Subject) -> Option<(String, Vec<String>)>;
 
 impl Ladder {
     /// The ladder of `subject`.
-    ///
-    /// # Errors
-    /// See [`estimate`].
-    pub fn of(subject: &Subject, target: Target) -> Result<Ladder, PlanError> {
+    pub fn of(subject: &Subject, target: Target) -> Ladder {
         let changes: [Change; 6] = [single, recomputation, one_camera, separate, small_adapters, adapters];
         let mut below = subject.clone();
         let mut rungs = Vec::new();
         for change in changes {
-            if let Some((what, settings)) = change(&mut below) {
-                let bytes = Some(estimate(&below, target)?.memory.total());
-                let resumes = settings.iter().all(|setting| setting.starts_with("train."));
-                rungs.push(Rung { what, settings, resumes, bytes });
-            }
+            let mut next = below.clone();
+            let Some((what, settings)) = change(&mut next) else { continue };
+            // A step that contradicts another setting (adapters on parts that are frozen, say) is none.
+            let Ok(estimate) = estimate(&next, target) else { continue };
+            let resumes = settings.iter().all(|setting| setting.starts_with("train."));
+            rungs.push(Rung { what, settings, resumes, bytes: Some(estimate.memory.total()) });
+            below = next;
         }
         rungs.extend(absent());
-        Ok(Ladder { rungs })
+        Ladder { rungs }
     }
 
     /// The first `rung` steps (counted from 1) as one line of settings.

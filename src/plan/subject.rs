@@ -107,9 +107,15 @@ pub enum PlanError {
     #[error(transparent)]
     Adapter(#[from] AdapterError),
     #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
+    Checkpoint(Box<CheckpointError>),
     #[error("--gpu {asked:?} names no card of the table{}", suggestion(.near))]
     UnknownCard { asked: String, near: Option<String>, known: String },
+}
+
+impl From<CheckpointError> for PlanError {
+    fn from(error: CheckpointError) -> Self {
+        PlanError::Checkpoint(Box::new(error))
+    }
 }
 
 fn suggestion(near: &Option<String>) -> String {
