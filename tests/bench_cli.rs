@@ -118,7 +118,7 @@ fn every_operation_is_measured_both_ways() {
     ] {
         for pass in ["forward", "backward"] {
             let hit = |found: &&str| found.starts_with(&format!("{name} ")) && found.ends_with(pass);
-            assert!(names(&report).iter().any(|found| hit(found)), "{name} {pass}");
+            assert!(names(&report).iter().any(hit), "{name} {pass}");
         }
     }
     assert!(names(&report).iter().any(|name| name.starts_with("embedding")));

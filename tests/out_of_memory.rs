@@ -34,7 +34,7 @@ impl Compute for Full {
     }
 }
 
-fn train(place: &Path, compute: Box<dyn Compute>, settings: &[&str]) -> Result<Report, TrainError> {
+fn train(place: &Path, compute: Box<dyn Compute>, settings: &[&str]) -> Result<Report, Box<TrainError>> {
     let data = place.join("data");
     if !data.exists() {
         reach::generate(&data, 6).unwrap();
@@ -53,6 +53,7 @@ fn train(place: &Path, compute: Box<dyn Compute>, settings: &[&str]) -> Result<R
         compute,
         listener: Box::new(Silent),
     })
+    .map_err(Box::new)
 }
 
 #[test]
@@ -61,9 +62,9 @@ fn a_run_without_memory_says_what_to_give_up_and_goes_on_from_its_last_finished_
     // Three steps of two micro-batches, and the first half of the fourth.
     let error = train(place.path(), Box::new(Full(7)), &[]).unwrap_err();
     assert_eq!(error.kind().exit_code(), 75, "the run can go on");
-    let TrainError::OutOfMemory(found) = &error else { panic!("{error}") };
+    let TrainError::OutOfMemory(found) = &*error else { panic!("{error}") };
     assert_eq!((found.step, found.rank, found.ranks, found.batch, found.whole), (4, 0, 1, 2, true));
-    let message = Failure::from(error).message();
+    let message = Failure::from(*error).message();
     for wanted in [
         "step 4: out of memory in the forward and backward pass (rank 0 of 1, batch 2)",
         "GiB were expected",
@@ -91,7 +92,7 @@ fn without_a_finished_step_nothing_is_promised() {
     let place = tempfile::tempdir().unwrap();
     let error = train(place.path(), Box::new(Full(1)), &[]).unwrap_err();
     assert_eq!(error.kind().exit_code(), 69);
-    let message = Failure::from(error).message();
+    let message = Failure::from(*error).message();
     assert!(message.contains("step 1: out of memory"), "{message}");
     assert!(message.contains("there is no checkpoint yet"), "{message}");
     assert!(!place.path().join("run/checkpoints/last").exists());

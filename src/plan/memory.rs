@@ -80,6 +80,12 @@ pub struct Estimate {
     pub(super) tensors: u64,
 }
 
+/// What the driver's pool holds beyond the tensors: `moving` bytes come and go within a step, `gradients` are those of
+/// all parameters.
+fn slack(moving: u64, gradients: u64) -> u64 {
+    CALIBRATION.pool_blocks.min(2 * moving) + (gradients as f64 * CALIBRATION.pool_holes) as u64
+}
+
 /// Memory and work of `subject` on `target`.
 ///
 /// # Errors
@@ -104,9 +110,9 @@ pub fn estimate(subject: &Subject, target: Target) -> Result<Estimate, PlanError
     let pixels = sizes.cameras * sizes.batch * 3 * subject.arch.vision.image.pow(2);
     let gradients = accumulated + peak.parameter_gradients;
     let moving = peak.total() + accumulated;
-    let (pool, runtime) = match target {
-        Target::Gpu => (CALIBRATION.pool_share, CALIBRATION.runtime_bytes),
-        Target::Cpu => (0.0, CALIBRATION.cpu_process_bytes),
+    let (allocator, runtime) = match target {
+        Target::Gpu => (slack(moving, walked.parameter_gradients), CALIBRATION.runtime_bytes),
+        Target::Cpu => (0, CALIBRATION.cpu_process_bytes),
     };
     let memory = Memory {
         weights: counts.frozen_bytes,
@@ -119,7 +125,7 @@ pub fn estimate(subject: &Subject, target: Target) -> Result<Estimate, PlanError
         attention: peak.kept.attention + peak.live.attention,
         casts: peak.kept.casts + peak.live.casts,
         activation_gradients: peak.activation_gradients,
-        allocator: (moving as f64 * pool) as u64,
+        allocator,
         runtime,
     };
     let shape =
