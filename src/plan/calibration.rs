@@ -29,10 +29,10 @@ pub struct Calibration {
     pub cpu_core: [f64; 2],
 }
 
-/// Sources: products of 968 rows reach 710–720 of 989 TFLOP/s on an H200, a kernel follows the one before after 8–13 µs where the host is the limit (batch 1), and candle's
-/// elementwise kernels run between a third and two thirds of the bandwidth (all measured with candle 0.11 on one H200);
-/// a context with cuBLAS took 0.61 GiB there; the pool's figures are fitted to the eight runs of `tests/plan_measured.rs`.
-/// The lower ends stand for small and unfused work.
+/// Sources, all measured with candle 0.11 on one H200: products of 968 rows reach 710–720 of 989 TFLOP/s; a kernel
+/// follows the one before after 8–13 µs where the host is the limit (batch 1); candle's elementwise kernels run between a
+/// third and two thirds of the bandwidth; a context with cuBLAS takes 0.61 GiB; the pool's figures are fitted to the
+/// eight runs of `tests/plan_measured.rs`. The lower ends stand for small and unfused work.
 pub const CALIBRATION: Calibration = Calibration {
     runtime_bytes: 650 << 20,
     cpu_process_bytes: 200 << 20,
