@@ -75,47 +75,69 @@ fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
 }
 
-/// The card that a person means.
+/// The words of a name, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_ascii_lowercase).collect()
+}
+
+/// Whether a word of a card's name tells its memory or its form, not the card.
+fn is_variant(word: &str) -> bool {
+    word.ends_with("gb") || ["sxm", "pcie"].contains(&word)
+}
+
+/// Whether `name`, in words, is the driver's for `card`: an "RTX A4000" is no A40, an "L40S" no L4.
+fn is_named(name: &[String], card: &Card) -> bool {
+    words(card.name).iter().filter(|word| !is_variant(word)).all(|word| name.contains(word))
+}
+
+/// The card that a person means, by a part of its name or by the driver's ("NVIDIA A100-SXM4-80GB").
 ///
 /// # Errors
-/// No card has that name; the error knows the nearest.
+/// No card has that name, or several have; the error knows which, else the nearest.
 pub fn named(asked: &str) -> Result<&'static Card, PlanError> {
     let wanted = plain(asked);
-    let exact = CARDS.iter().find(|card| plain(card.name) == wanted);
-    let mut beginning = CARDS.iter().filter(|card| !wanted.is_empty() && plain(card.name).contains(&wanted));
-    let only = match (beginning.next(), beginning.next()) {
-        (Some(card), None) => Some(card),
-        _ => None,
-    };
-    exact.or(only).ok_or_else(|| {
-        let near = CARDS
-            .iter()
-            .map(|card| (strsim::jaro_winkler(&plain(card.name), &wanted), card.name))
-            .filter(|(score, _)| *score > 0.75)
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        PlanError::UnknownCard {
-            asked: asked.to_owned(),
-            near: near.map(|(_, name)| name.to_owned()),
-            known: CARDS.map(|card| card.name).join(", "),
+    if let Some(exact) = CARDS.iter().find(|card| plain(card.name) == wanted) {
+        return Ok(exact);
+    }
+    let mut meant: Vec<&Card> = CARDS.iter().filter(|card| plain(card.name).contains(&wanted)).collect();
+    if meant.is_empty() {
+        let name = words(asked);
+        meant = CARDS.iter().filter(|card| is_named(&name, card)).collect();
+        // "sxm4" tells the form "SXM".
+        let told = |word: &String| is_variant(word) && name.iter().any(|other| other.starts_with(word.as_str()));
+        let told: Vec<&Card> = meant.iter().copied().filter(|card| words(card.name).iter().any(told)).collect();
+        if !told.is_empty() {
+            meant = told;
         }
+    }
+    match meant.as_slice() {
+        [card] => return Ok(card),
+        // Without a letter or digit: every card.
+        _ if wanted.is_empty() => meant.clear(),
+        [] => meant.extend(nearest(&wanted)),
+        _ => {}
+    }
+    Err(PlanError::UnknownCard {
+        asked: asked.to_owned(),
+        near: meant.iter().map(|card| card.name).collect(),
+        known: CARDS.map(|card| card.name).join(", "),
     })
+}
+
+fn nearest(wanted: &str) -> Option<&'static Card> {
+    let scored = CARDS.iter().map(|card| (strsim::jaro_winkler(&plain(card.name), wanted), card));
+    scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, card)| card)
 }
 
 /// The card that the driver describes, by its name and its memory ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB").
 pub fn detected(name: &str, total_bytes: u64) -> Option<&'static Card> {
-    let driver = plain(name);
-    let words = |card: &Card| -> String {
-        let model = card.name.split(' ').filter(|word| !word.ends_with("GB") && *word != "SXM" && *word != "PCIe");
-        plain(&model.collect::<String>())
-    };
+    let driver = words(name);
     let of_memory = |card: &Card| card.memory_bytes().abs_diff(total_bytes);
-    let pcie = driver.contains("pcie");
-    CARDS
-        .iter()
-        .filter(|card| driver.contains(&words(card)))
-        // The longest name first, so that "L4" does not take an L40S; then the nearest memory, then the form.
-        .min_by_key(|card| {
-            let form = u8::from(card.name.ends_with("PCIe") != pcie);
-            (std::cmp::Reverse(words(card).len()), of_memory(card) >> 32, form)
-        })
+    let pcie = driver.iter().any(|word| word == "pcie");
+    // The nearest memory, then the form.
+    CARDS.iter().filter(|card| is_named(&driver, card)).min_by_key(|card| {
+        let form = u8::from(card.name.ends_with("PCIe") != pcie);
+        (of_memory(card) >> 32, form)
+    })
 }
