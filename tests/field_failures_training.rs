@@ -49,6 +49,20 @@ fn ff_13_a_second_signal_leaves_at_once_and_the_run_goes_on_later() {
     succeed(bench.train("run", &["train.steps=2", "schedule.decay_steps=100000"]));
 }
 
+/// `timeout` and some init processes signal the process and its group.
+#[test]
+fn ff_13_the_echo_of_a_signal_does_not_cost_the_checkpoint() {
+    let bench = Bench::new();
+    let mut child = start(bench.train("run", ENDLESS));
+    bench.wait_for("run", "step", |body| matches!(body, Body::Step(_)));
+    for _ in 0..3 {
+        signal(child.id(), Signal::SIGTERM);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(75));
+    assert!(bench.path("run/checkpoints/last/manifest.json").exists());
+}
+
 #[test]
 fn ff_13_a_signal_during_preparation_is_kept_until_there_is_something_to_save() {
     let bench = Bench::new();

@@ -57,6 +57,12 @@ impl Recorder {
     /// Appends an event, logs it, and tells the listener.
     pub fn emit(&mut self, body: Body) {
         let event = Event { time: super::now(), body };
+        // Under the lock: nothing follows the last words of another thread.
+        let shared = self.status.clone();
+        let status = lock(&shared);
+        if status.state.is_final() {
+            return;
+        }
         if self.append(&event).is_err() {
             self.lost += 1;
         } else if self.lost > 0 {
@@ -64,8 +70,9 @@ impl Recorder {
             let notice = Event { time: event.time, body: Body::Notice { level: Level::Warn, text } };
             let _ = self.append(&notice);
         }
-        let status = self.status();
-        self.listener.event(&event, &status);
+        let snapshot = status.clone();
+        drop(status);
+        self.listener.event(&event, &snapshot);
     }
 
     fn append(&mut self, event: &Event) -> io::Result<()> {
@@ -104,7 +111,7 @@ impl Recorder {
     }
 
     /// What another thread does before it ends the process: the event and the status of a run that was stopped without
-    /// a checkpoint. The status stays so.
+    /// a checkpoint. Nothing is recorded after it.
     pub fn last_words(&self, detail: &'static str) -> io::Result<impl Fn() + Send + 'static> {
         let events = self.events.try_clone()?;
         let (status, path) = (self.status.clone(), self.status_path.clone());
@@ -244,6 +251,7 @@ mod tests {
         recorder.last_words("left").unwrap()();
         // The thread that trains has not noticed yet.
         recorder.update(|s| s.state = State::Running);
+        recorder.notice(Level::Info, "saving");
         let status: Status = serde_json::from_slice(&fs::read(dir.path().join("status.json")).unwrap()).unwrap();
         assert_eq!((status.step, status.state), (3, State::Stopped));
         let text = fs::read_to_string(dir.path().join("events.jsonl")).unwrap();

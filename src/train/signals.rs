@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -10,6 +11,10 @@ use crate::error::Kind;
 
 /// The signals that schedulers, containers and people send before they kill.
 const SIGNALS: [i32; 3] = [SIGTERM, SIGUSR1, SIGINT];
+
+/// Within this time the same signal again is the first one's echo: `timeout` sends it to the process and to its group,
+/// of which the process is one.
+const ECHO: Duration = Duration::from_millis(500);
 
 /// What is still to be said when the process leaves at once.
 type LastWords = Box<dyn Fn() + Send>;
@@ -39,7 +44,8 @@ impl StopFlag {
         let mut signals = Signals::new(SIGNALS)?;
         let last_words = flag.last_words.clone();
         std::thread::spawn(move || {
-            if signals.forever().nth(1).is_some() {
+            let mut first = None;
+            if signals.forever().any(|signal| is_second(&mut first, signal, Instant::now())) {
                 leaving.store(true, Ordering::Relaxed);
                 if let Some(say) = &*last_words.lock().unwrap_or_else(PoisonError::into_inner) {
                     say();
@@ -70,5 +76,26 @@ impl StopFlag {
             SIGINT => "SIGINT",
             _ => "a request",
         }
+    }
+}
+
+/// Whether `signal`, heard `now`, is a second request; remembers the `first` one.
+fn is_second(first: &mut Option<(i32, Instant)>, signal: i32, now: Instant) -> bool {
+    let (asked, at) = *first.get_or_insert((signal, now));
+    (asked, at) != (signal, now) && (asked != signal || now.duration_since(at) >= ECHO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_echo_is_no_second_request() {
+        let (begun, mut first) = (Instant::now(), None);
+        let after = |milliseconds| begun + Duration::from_millis(milliseconds);
+        assert!(!is_second(&mut first, SIGTERM, begun));
+        assert!(!is_second(&mut first, SIGTERM, after(1)));
+        assert!(is_second(&mut first, SIGINT, after(2)), "another one comes from elsewhere");
+        assert!(is_second(&mut first, SIGTERM, after(600)));
     }
 }
