@@ -94,8 +94,7 @@ fn open_gpu(_index: usize) -> Result<Opened, DeviceError> {
 
 /// What shows that this machine or job means a GPU, if anything does.
 fn meant() -> Option<String> {
-    let value = std::env::var(visible::VARIABLE).ok();
-    if let (Some(value), Ok(visible::Visible::Listed(_))) = (&value, visible::parse(value.as_deref())) {
+    if let Some(value) = std::env::var(visible::VARIABLE).ok().filter(|value| visible::names_any(value)) {
         return Some(format!("{}={value}", visible::VARIABLE));
     }
     // Data centre and desktop cards; the GPU of a Jetson, under its two drivers.

@@ -52,6 +52,11 @@ pub fn parse(value: Option<&str>) -> Result<Visible, Twice> {
     Ok(if entries.is_empty() { Visible::Nothing } else { Visible::Listed(entries) })
 }
 
+/// Whether a value names GPUs, be it in a way that CUDA refuses.
+pub fn names_any(value: &str) -> bool {
+    !matches!(parse(Some(value)), Ok(Visible::Nothing | Visible::All))
+}
+
 /// The form of an entry, and what equal entries have in common. None: nothing that CUDA takes (`-1`, `NoDevFiles`).
 fn read(entry: &str) -> Option<(Form, String)> {
     if !entry.is_empty() && entry.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -103,9 +108,12 @@ mod tests {
         assert_eq!(listed("3,x"), ["3"]);
     }
 
+    /// A job with such a value was given GPUs: the CPU would be a surprise.
     #[test]
-    fn a_device_that_is_named_twice_is_refused() {
+    fn a_device_that_is_named_twice_is_refused_and_meant() {
+        assert!(names_any("1") && !names_any("-1") && !names_any(""));
         for twice in ["0,0", "0,1,00", "GPU-8f2c,gpu-8F2C"] {
+            assert!(names_any(twice));
             assert!(parse(Some(twice)).unwrap_err().to_string().contains("twice"), "{twice}");
         }
     }
