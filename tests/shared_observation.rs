@@ -6,6 +6,8 @@ mod support;
 
 use rstest::rstest;
 use support::{Bench, finish, start, stderr, succeed};
+use vlash_forge::dataset::frame::RgbFrame;
+use vlash_forge::dataset::write::{DatasetSpec, DatasetWriter, FeatureSpec, NumericType, Value};
 use vlash_forge::track::event::{Body, StepMetrics, ValidationMetrics};
 
 /// All three delays of a frame, in everything else that a resume could get wrong.
@@ -100,4 +102,30 @@ fn what_it_rests_on_is_asked_for_by_name(#[case] settings: &[&str], #[case] want
     let refused = finish(bench.train("run", settings));
     assert_eq!(refused.status.code(), Some(64));
     assert!(stderr(&refused).contains(wanted), "{}", stderr(&refused));
+}
+
+/// Of an episode of one frame only delay 0 is inside: every other branch of it is padding from its first action on.
+#[test]
+fn episodes_of_one_frame_train_their_only_delay() {
+    let bench = Bench::new();
+    let joints = |name: &str| FeatureSpec::vector(name, NumericType::Float32, &["x", "y"]);
+    let camera = FeatureSpec::image("observation.images.top", 16, 16);
+    let spec = DatasetSpec::new(10, None, vec![camera, joints("observation.state"), joints("action")]);
+    let mut writer = DatasetWriter::create(&bench.path("short"), spec).unwrap();
+    for number in 0..8u8 {
+        let mut episode = writer.begin("reach");
+        let (image, level) = (RgbFrame { height: 16, width: 16, data: vec![30 * number; 768] }, f32::from(number));
+        episode.push(&[Value::Image(&image), Value::F32(&[level, -level]), Value::F32(&[level, 1.0 - level])]).unwrap();
+        writer.save(episode).unwrap();
+    }
+    writer.finish().unwrap();
+    let few = ["data.repo=short", "train.delay.ground_truth=true", "train.steps=3", "schedule.decay_steps=3"];
+    succeed(bench.train("run", &shared(&few)));
+    for losses in steps(&bench, "run").into_iter().map(|m| m.loss_by_delay) {
+        assert!(losses[0].is_some_and(|loss| loss > 0.0) && losses[1..].iter().all(Option::is_none), "{losses:?}");
+    }
+    for validation in validations(&bench, "run") {
+        assert!(validation.loss.is_finite() && validation.loss > 0.0, "{validation:?}");
+        assert!(validation.loss_by_delay[1..].iter().all(Option::is_none), "{validation:?}");
+    }
 }
