@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::process::Stdio;
 
 use support::{Bench, finish, start, stderr, succeed};
 use vlash_forge::track::control::Command;
@@ -177,4 +178,15 @@ fn the_embedded_default_learns_to_look() {
     let shuffled = last.shuffled.unwrap();
     assert!(last.loss <= 0.5 * last.zero_velocity, "held-out loss {} against {}", last.loss, last.zero_velocity);
     assert!(shuffled >= 1.5 * last.loss, "shuffled {shuffled} against {}", last.loss);
+}
+
+/// `vlash train … 2>&1 | head`: who has read enough does not end the run.
+#[test]
+fn a_reader_that_leaves_costs_nothing() {
+    let bench = Bench::new();
+    let mut command = bench.train("run", &["train.steps=3", "schedule.decay_steps=3"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(bench.path("run/checkpoints/last/manifest.json").exists());
 }

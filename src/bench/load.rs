@@ -1,6 +1,7 @@
 //! The dataset loader alone: reading, decoding, augmenting and processing, nothing trained.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Instant;
@@ -92,7 +93,9 @@ fn times(
         window: data.window,
         delays: prepare::delays(config),
         start: order.cursor(0),
-        notice: Arc::new(|text| eprintln!("{text}")),
+        notice: Arc::new(|text| {
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }),
     };
     let begun = Instant::now();
     let mut feed = Feed::new(

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::bench::place::Wanted;
 use crate::bench::report::Report;
 use crate::bench::{BenchError, infer, load, ops, render, table, train};
-use crate::cli::output::print;
+use crate::cli::output::{print, tell};
 use crate::config::train::{DeviceKind, Dtype, LossParity, Preset, TrainConfig};
 use crate::config::{self, Source};
 use crate::error::{Failure, Kind};
@@ -349,7 +349,7 @@ impl Table {
             runs: self.runs.map(|runs| runs as usize),
             passed: passed.into_iter().flatten().flat_map(|(name, value)| [name.to_string(), value]).collect(),
         };
-        let table = table::run(&settings, &mut |line| eprintln!("{line}"))?;
+        let table = table::run(&settings, &mut |line| tell(format_args!("{line}")))?;
         if self.place.json {
             print_json(&table)?;
         } else {
@@ -374,7 +374,7 @@ fn configuration(typed: &[String], preset: Option<Preset>) -> Result<TrainConfig
     let settings: Vec<String> = settings.into_iter().cloned().collect();
     let loaded = config::load(&source, preset, &settings)?;
     for note in &loaded.notes {
-        eprintln!("note: {note}");
+        tell(format_args!("note: {note}"));
     }
     Ok(loaded.value)
 }

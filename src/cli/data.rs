@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use crate::cli::output::tell;
 use crate::config::ranges::{self, RangeError};
 use crate::dataset::resolve::resolve;
 use crate::dataset::{Dataset, DatasetError, Selection};
@@ -56,7 +57,7 @@ impl DatasetArgs {
     fn path(&self) -> Result<PathBuf, DatasetError> {
         let found = resolve(Some(&self.dataset), self.root.as_deref())?;
         if let Some(finding) = found.finding {
-            eprintln!("warning: {}", finding.message);
+            tell(format_args!("warning: {}", finding.message));
         }
         Ok(found.path)
     }
@@ -66,7 +67,7 @@ impl DatasetArgs {
         let episodes = self.episodes.map(|episodes| episodes.0);
         let dataset = Dataset::open(&path, Selection { episodes, cameras: self.cameras, ..Selection::default() })?;
         for finding in dataset.findings() {
-            eprintln!("warning: {}", finding.message);
+            tell(format_args!("warning: {}", finding.message));
         }
         Ok(dataset)
     }

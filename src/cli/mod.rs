@@ -76,7 +76,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("vlash: {}", failure.message());
+            output::tell(format_args!("vlash: {}", failure.message()));
             ExitCode::from(failure.kind().exit_code())
         }
     }

@@ -1,4 +1,4 @@
-//! Data on standard output.
+//! Data on standard output, words on standard error.
 
 use std::io::{self, Write};
 
@@ -13,6 +13,11 @@ impl Explain for Output {
     fn kind(&self) -> Kind {
         Kind::Environment
     }
+}
+
+/// Says a line to whoever reads standard error. Nobody need: `eprintln!` would end the process.
+pub fn tell(text: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Writes data to standard output; a reader that has had enough (`| head`) is no failure.

@@ -99,7 +99,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     };
     let loaded = config::load(&request.source, request.preset, &request.overrides)?;
     for note in &loaded.notes {
-        eprintln!("note: {note}");
+        output::tell(format_args!("note: {note}"));
     }
     let here = cameras(&loaded.value);
     let mut subject = Subject::new(&loaded.value, here.clone())?;

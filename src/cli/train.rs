@@ -132,7 +132,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     };
     let loaded = config::load(&request.source, request.preset, &request.overrides)?;
     for note in &loaded.notes {
-        eprintln!("note: {note}");
+        output::tell(format_args!("note: {note}"));
     }
     if request.print_config {
         output::print(&config::print::resolved(&loaded))?;

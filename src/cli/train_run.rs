@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::cli::output::tell;
 use crate::cli::train::Request;
 use crate::config::Loaded;
 use crate::config::train::TrainConfig;
@@ -75,7 +76,7 @@ pub fn here(loaded: &Loaded<TrainConfig>, asked: &Request) -> Result<ExitCode, F
         listener: Box::new(Console::new(asked.json)),
     };
     let report = train::run(request)?;
-    eprint!("{}", summary(&report));
+    tell(format_args!("{}", summary(&report).trim_end()));
     Ok(match report.ending {
         Ending::Finished | Ending::AlreadyDone => ExitCode::SUCCESS,
         Ending::Stopped { .. } => ExitCode::from(Kind::Stopped.exit_code()),
@@ -136,7 +137,11 @@ pub fn watched(loaded: &Loaded<TrainConfig>) -> Result<ExitCode, Failure> {
     match ended {
         Some(code) => Ok(code),
         None => {
-            eprintln!("the run goes on: {}\nwatch it again with `vlash watch {}`", run.display(), run.display());
+            tell(format_args!(
+                "the run goes on: {}\nwatch it again with `vlash watch {}`",
+                run.display(),
+                run.display()
+            ));
             exit?;
             Ok(ExitCode::SUCCESS)
         }
@@ -175,7 +180,7 @@ impl Trainer {
                 return Ok(None);
             }
             if !said && since.elapsed() > Duration::from_secs(2) {
-                eprintln!("checking configuration and data …");
+                tell(format_args!("checking configuration and data …"));
                 said = true;
             }
             std::thread::sleep(PATIENCE);
@@ -198,7 +203,7 @@ impl Trainer {
         if let Ok(text) = fs::read_to_string(&self.output) {
             let lines: Vec<&str> = text.lines().collect();
             for line in lines.iter().skip(lines.len().saturating_sub(TAIL)) {
-                eprintln!("{line}");
+                tell(format_args!("{line}"));
             }
         }
         let _ = fs::remove_file(&self.output);

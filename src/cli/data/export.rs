@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{DatasetArgs, Numbers};
+use crate::cli::output::tell;
 use crate::dataset::export::{Export, TOLERANCE_S};
 use crate::dataset::{ACTION, DatasetError};
 
@@ -44,6 +45,11 @@ pub fn run(args: Args) -> Result<(), DatasetError> {
         }
     };
     export.write(&dataset, &args.out)?;
-    eprintln!("{} items of {} written to {}", export.indices.len(), dataset.meta().root.display(), args.out.display());
+    tell(format_args!(
+        "{} items of {} written to {}",
+        export.indices.len(),
+        dataset.meta().root.display(),
+        args.out.display()
+    ));
     Ok(())
 }
