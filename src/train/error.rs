@@ -35,8 +35,6 @@ pub enum TrainError {
     Device(#[from] DeviceError),
     #[error(transparent)]
     Plan(#[from] PlanError),
-    #[error("{name} has no bf16 (compute capability {}.{}, 8.0 is needed)", .capability.0, .capability.1)]
-    NoBf16 { name: String, capability: (u32, u32) },
     #[error("{}\n{}{}", .0.verdict().unwrap_or_default(), .0.memory_text(), .0.ladder_text().trim_end())]
     DoesNotFit(Box<Report>),
     #[error(transparent)]
@@ -127,7 +125,6 @@ impl Explain for TrainError {
             TrainError::Io { .. } | TrainError::Disk { .. } => Kind::Environment,
             TrainError::Tensor(_) => Kind::Internal,
             TrainError::NoTokenizer
-            | TrainError::NoBf16 { .. }
             | TrainError::DoesNotFit(_)
             | TrainError::Changed { .. }
             | TrainError::NothingToResume { .. }
@@ -147,9 +144,6 @@ impl Explain for TrainError {
             TrainError::Device(error) => error.hint(),
             TrainError::Plan(error) => error.hint(),
             TrainError::OutOfMemory(error) => error.hint(),
-            TrainError::NoBf16 { .. } => {
-                Some("train on a card of the Ampere generation or later, or with runtime.device=cpu".into())
-            }
             TrainError::DoesNotFit(report) => Some(match report.way_out() {
                 Some(settings) => format!("the same command with {settings}"),
                 None => "vlash plan shows which cards are large enough; --ignore-plan tries all the same".into(),
