@@ -1,6 +1,7 @@
 //! GPUs, as their data sheets and the driver describe them.
 
 use super::subject::PlanError;
+use crate::device::requirements::CAPABILITY_AT_LEAST;
 
 /// A card.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,8 +28,9 @@ impl Card {
 
     /// Why it cannot train this policy, whatever its memory.
     pub fn refusal(&self) -> Option<String> {
-        let (major, minor) = self.capability;
-        self.bf16_tflops.is_none().then(|| format!("no bf16: compute capability {major}.{minor}, 8.0 is needed"))
+        let ((major, minor), (needed, step)) = (self.capability, CAPABILITY_AT_LEAST);
+        let why = || format!("no bf16: compute capability {major}.{minor}, {needed}.{step} is needed");
+        self.bf16_tflops.is_none().then(why)
     }
 }
 
@@ -82,8 +84,8 @@ fn plain(name: &str) -> String {
 pub fn named(asked: &str) -> Result<&'static Card, PlanError> {
     let wanted = plain(asked);
     let exact = CARDS.iter().find(|card| plain(card.name) == wanted);
-    let mut beginning = CARDS.iter().filter(|card| !wanted.is_empty() && plain(card.name).contains(&wanted));
-    let only = match (beginning.next(), beginning.next()) {
+    let mut containing = CARDS.iter().filter(|card| !wanted.is_empty() && plain(card.name).contains(&wanted));
+    let only = match (containing.next(), containing.next()) {
         (Some(card), None) => Some(card),
         _ => None,
     };
@@ -101,21 +103,33 @@ pub fn named(asked: &str) -> Result<&'static Card, PlanError> {
     })
 }
 
+/// How far the memory of a card may be from that of the table, as a share: more is another card of the same name, such
+/// as a laptop's.
+const OTHER_MEMORY: f64 = 0.25;
+
 /// The card that the driver describes, by its name and its memory ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB").
+/// None: the table does not have it, so nothing is known of its speed.
 pub fn detected(name: &str, total_bytes: u64) -> Option<&'static Card> {
-    let driver = plain(name);
-    let words = |card: &Card| -> String {
-        let model = card.name.split(' ').filter(|word| !word.ends_with("GB") && *word != "SXM" && *word != "PCIe");
-        plain(&model.collect::<String>())
-    };
-    let of_memory = |card: &Card| card.memory_bytes().abs_diff(total_bytes);
-    let pcie = driver.contains("pcie");
+    let driver = words(name);
+    let off = |card: &Card| card.memory_bytes().abs_diff(total_bytes);
+    let pcie = driver.iter().any(|word| word == "pcie");
     CARDS
         .iter()
-        .filter(|card| driver.contains(&words(card)))
-        // The longest name first, so that "L4" does not take an L40S; then the nearest memory, then the form.
-        .min_by_key(|card| {
-            let form = u8::from(card.name.ends_with("PCIe") != pcie);
-            (std::cmp::Reverse(words(card).len()), of_memory(card) >> 32, form)
-        })
+        // Whole words, so that an L40 is no L4 and an A4000 no A40.
+        .filter(|card| model(card).iter().all(|word| driver.contains(word)))
+        .filter(|card| off(card) as f64 <= OTHER_MEMORY * card.memory_bytes() as f64)
+        // The nearest memory, in steps that tell sizes apart and not reserves; then the form.
+        .min_by_key(|card| (off(card) >> 32, card.name.ends_with("PCIe") != pcie))
+}
+
+/// Runs of letters and digits, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let parts = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    parts.map(str::to_ascii_lowercase).collect()
+}
+
+/// The words of a card's name that its driver says, too: without size and form, and a Jetson calls itself "Orin".
+fn model(card: &Card) -> Vec<String> {
+    let said = |word: &String| !word.ends_with("gb") && !["agx", "sxm", "pcie"].contains(&word.as_str());
+    words(card.name).into_iter().filter(said).collect()
 }
