@@ -12,8 +12,9 @@ use crate::bench::place::Wanted;
 use crate::bench::report::Report;
 use crate::bench::{BenchError, infer, load, ops, render, table, train};
 use crate::cli::output::print;
+use crate::cli::typed::{self, UsageError};
+use crate::config;
 use crate::config::train::{DeviceKind, Dtype, LossParity, Preset, TrainConfig};
-use crate::config::{self, Source};
 use crate::error::{Failure, Kind};
 
 const INFER: &str = "\
@@ -362,16 +363,9 @@ impl Table {
 
 /// A configuration file with settings, or settings of the built-in one.
 fn configuration(typed: &[String], preset: Option<Preset>) -> Result<TrainConfig, Failure> {
-    let (settings, files): (Vec<&String>, Vec<&String>) = typed.iter().partition(|text| text.contains('='));
-    let source = match files.as_slice() {
-        [] => Source::Embedded,
-        [file] => Source::File(PathBuf::from(file)),
-        [first, second, ..] => {
-            let problem = format!("two configuration files, {first} and {second}; settings are written key=value");
-            return Err(BenchError::Setting { problem, hint: "vlash bench train --help" }.into());
-        }
-    };
-    let settings: Vec<String> = settings.into_iter().cloned().collect();
+    let (settings, files): (Vec<String>, Vec<String>) = typed.iter().cloned().partition(|text| text.contains('='));
+    let (source, _) =
+        typed::configuration(files, &[]).map_err(|message| UsageError { message, help: "vlash bench --help" })?;
     let loaded = config::load(&source, preset, &settings)?;
     for note in &loaded.notes {
         eprintln!("note: {note}");

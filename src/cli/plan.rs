@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::cli::output;
-use crate::cli::typed::{self, Flag, Typed};
+use crate::cli::typed::{self, Flag, Typed, UsageError};
 use crate::config::train::{DeviceKind, Preset, TrainConfig};
 use crate::config::{self, Source};
 use crate::dataset::{Metadata, reach, resolve};
@@ -60,29 +60,15 @@ struct Request {
 impl Request {
     /// Interprets the arguments; `None` when help was asked for.
     fn parse(arguments: &[String]) -> Result<Option<Request>, UsageError> {
-        let Typed { positionals, flags, overrides } = typed::sort(FLAGS, arguments).map_err(UsageError)?;
+        let usage = |message| UsageError { message, help: "vlash plan --help" };
+        let Typed { positionals, flags, overrides } = typed::sort(FLAGS, arguments).map_err(usage)?;
         let value = |name: &str| flags.iter().rev().find(|(flag, _)| *flag == name).map(|(_, value)| value.clone());
         if value("--help").is_some() {
             return Ok(None);
         }
-        let (source, preset) = typed::configuration(positionals, &flags).map_err(UsageError)?;
+        let (source, preset) = typed::configuration(positionals, &flags).map_err(usage)?;
         let (gpu, json) = (value("--gpu"), value("--json").is_some());
         Ok(Some(Request { source, preset, overrides, gpu, json }))
-    }
-}
-
-/// Arguments that make no sense.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct UsageError(String);
-
-impl Explain for UsageError {
-    fn kind(&self) -> Kind {
-        Kind::Input
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some("vlash plan --help".into())
     }
 }
 
