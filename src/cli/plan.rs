@@ -34,7 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   vlash plan configs/train/pi05_lora.toml
   vlash plan configs/train/pi05_full.toml train.batch_size=1 --gpu H200
-  vlash plan examples/train/pi05/cloud.yaml --gpu \"RTX 4090\" --json
+  vlash plan async_lora.yaml --gpu \"RTX 4090\" --json
 
 Neither a GPU nor the dataset nor the weights need be here. Memory is in GiB (2^30 bytes), at the highest point of a
 step; time is a range.";
