@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
 use super::error::TrainError;
 use crate::adapter::base::BaseIdentity;
@@ -42,8 +42,7 @@ pub struct AdapterExport {
 impl Exporter {
     /// Writes the policy as it stands into `directory`.
     pub fn write(&self, policy: &Policy, directory: &Path) -> Result<(), TrainError> {
-        let tensors: Vec<(String, Tensor)> =
-            policy.parameters().map(|(name, tensor)| (name.to_string(), tensor)).collect();
+        let tensors = on_host(policy)?;
         match &self.adapter {
             None => Ok(checkpoint::write(directory, &self.contents(), tensors)?),
             Some(export) => {
@@ -63,8 +62,7 @@ impl Exporter {
 
     /// Writes the un-merged base that adapters of this run belong to, when the run made it itself.
     pub fn write_base(&self, policy: &Policy, directory: &Path) -> Result<(), TrainError> {
-        let tensors = policy.parameters().map(|(name, tensor)| (name.to_string(), tensor));
-        Ok(checkpoint::write(directory, &self.contents(), tensors)?)
+        Ok(checkpoint::write(directory, &self.contents(), on_host(policy)?)?)
     }
 
     fn contents(&self) -> Contents<'_> {
@@ -80,9 +78,17 @@ impl Exporter {
 
 impl AdapterExport {
     fn adapter(&self, trained: &[Trained]) -> Result<Adapter, TrainError> {
-        let tensors = trained.iter().map(|t| (t.name.clone(), t.var.as_detached_tensor()));
+        let host = |t: &Trained| Ok((t.name.clone(), t.var.as_detached_tensor().to_device(&Device::Cpu)?));
+        let tensors = trained.iter().map(host).collect::<candle_core::Result<Vec<_>>>()?;
         Ok(Adapter::from_trained("this run", self.peft.clone(), tensors, Some(self.base.clone()))?)
     }
+}
+
+/// Every parameter in the host's memory: what merging needs beside (f32 copies of single weights, 2 GB the largest) must
+/// not be taken from a GPU that training fills.
+fn on_host(policy: &Policy) -> Result<Vec<(String, Tensor)>, TrainError> {
+    let host = |(name, tensor): (&str, Tensor)| Ok((name.to_string(), tensor.to_device(&Device::Cpu)?));
+    policy.parameters().map(host).collect()
 }
 
 fn merge(
