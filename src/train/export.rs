@@ -48,8 +48,10 @@ impl Exporter {
             None => Ok(checkpoint::write(directory, &self.contents(), tensors)?),
             Some(export) => {
                 let adapter = export.adapter(policy.trained())?;
-                let merged = merge(&adapter, &export.base, tensors)?;
-                checkpoint::write(directory, &self.contents(), merged)?;
+                let mut merge = Merge::onto(&adapter, &export.base, BasePolicy::Same)?;
+                let merged = |name: &str, tensor: &Tensor| merge.tensor(name, tensor).map_err(candle_core::Error::wrap);
+                checkpoint::write_changed(directory, &self.contents(), tensors, merged)?;
+                merge.finish()?;
                 let place = directory.join(ADAPTERS);
                 std::fs::create_dir_all(&place).map_err(|source| TrainError::Io {
                     action: "create",
@@ -83,18 +85,4 @@ impl AdapterExport {
         let tensors = trained.iter().map(|t| (t.name.clone(), t.var.as_detached_tensor()));
         Ok(Adapter::from_trained("this run", self.peft.clone(), tensors, Some(self.base.clone()))?)
     }
-}
-
-fn merge(
-    adapter: &Adapter,
-    base: &BaseIdentity,
-    tensors: Vec<(String, Tensor)>,
-) -> Result<Vec<(String, Tensor)>, TrainError> {
-    let mut merge = Merge::onto(adapter, base, BasePolicy::Same)?;
-    let merged = tensors
-        .into_iter()
-        .map(|(name, tensor)| Ok((name.clone(), merge.tensor(&name, &tensor)?)))
-        .collect::<Result<_, TrainError>>()?;
-    merge.finish()?;
-    Ok(merged)
 }
