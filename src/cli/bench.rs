@@ -61,7 +61,7 @@ pub enum Command {
 #[derive(clap::Args)]
 struct Where {
     /// The device
-    #[arg(long, value_name = "auto|cpu|cuda", value_parser = word::<DeviceKind>)]
+    #[arg(long, value_name = "auto|cpu|cuda|cuda:N", value_parser = word::<DeviceKind>)]
     device: Option<DeviceKind>,
     /// Of the transformers' weights [default: bfloat16 on a GPU, float32 on the CPU]
     #[arg(long, value_name = "bfloat16|float32", value_parser = word::<Dtype>)]

@@ -103,8 +103,12 @@ fn report(subject: &Subject, named: Option<&str>) -> Result<Report, Failure> {
     if let Some(name) = named {
         return Ok(Report::of(subject, On::card(cards::named(name)?))?);
     }
-    // A machine without a GPU is no reason not to plan.
-    let here = device::open(DeviceKind::Auto).ok();
+    // The GPU that the run would take, else the first; a machine without one is no reason not to plan.
+    let kind = match subject.config.runtime.device {
+        DeviceKind::Cuda(index) => DeviceKind::Cuda(index),
+        DeviceKind::Auto | DeviceKind::Cpu => DeviceKind::Auto,
+    };
+    let here = device::open(kind).ok();
     Ok(match here.as_ref().and_then(|opened| Some((opened, opened.gpu.as_ref()?))) {
         Some((opened, gpu)) => Report::of(subject, fit::on(gpu, fit::free_bytes(gpu, opened)))?,
         None => Report::of(subject, On::GPU)?,

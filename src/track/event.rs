@@ -81,7 +81,7 @@ pub struct StepMetrics {
 pub struct GpuMemory {
     /// In use by whoever.
     pub used: u64,
-    /// The most of it that this run has held.
+    /// The most of it that was in use while this run went on: by the run, and by others beside it.
     pub peak: u64,
     pub total: u64,
 }

@@ -42,13 +42,20 @@ pub struct AdapterExport {
 impl Exporter {
     /// Writes the policy as it stands into `directory`.
     pub fn write(&self, policy: &Policy, directory: &Path) -> Result<(), TrainError> {
-        let tensors = on_host(policy)?;
+        let tensors: Vec<(String, Tensor)> =
+            policy.parameters().map(|(name, tensor)| (name.to_string(), tensor)).collect();
         match &self.adapter {
             None => Ok(checkpoint::write(directory, &self.contents(), tensors)?),
             Some(export) => {
                 let adapter = export.adapter(policy.trained())?;
-                let merged = merge(&adapter, &export.base, tensors)?;
-                checkpoint::write(directory, &self.contents(), merged)?;
+                let mut merge = Merge::onto(&adapter, &export.base, BasePolicy::Same)?;
+                // In the host's memory: f32 copies of single weights, 2 GB the largest, must not be taken from a GPU that
+                // training fills.
+                let merged = |name: &str, tensor: &Tensor| {
+                    merge.tensor(name, &tensor.to_device(&Device::Cpu)?).map_err(candle_core::Error::wrap)
+                };
+                checkpoint::write_changed(directory, &self.contents(), tensors, merged)?;
+                merge.finish()?;
                 let place = directory.join(ADAPTERS);
                 std::fs::create_dir_all(&place).map_err(|source| TrainError::Io {
                     action: "create",
@@ -62,7 +69,8 @@ impl Exporter {
 
     /// Writes the un-merged base that adapters of this run belong to, when the run made it itself.
     pub fn write_base(&self, policy: &Policy, directory: &Path) -> Result<(), TrainError> {
-        Ok(checkpoint::write(directory, &self.contents(), on_host(policy)?)?)
+        let tensors = policy.parameters().map(|(name, tensor)| (name.to_string(), tensor));
+        Ok(checkpoint::write(directory, &self.contents(), tensors)?)
     }
 
     fn contents(&self) -> Contents<'_> {
@@ -82,25 +90,4 @@ impl AdapterExport {
         let tensors = trained.iter().map(host).collect::<candle_core::Result<Vec<_>>>()?;
         Ok(Adapter::from_trained("this run", self.peft.clone(), tensors, Some(self.base.clone()))?)
     }
-}
-
-/// Every parameter in the host's memory: what merging needs beside (f32 copies of single weights, 2 GB the largest) must
-/// not be taken from a GPU that training fills.
-fn on_host(policy: &Policy) -> Result<Vec<(String, Tensor)>, TrainError> {
-    let host = |(name, tensor): (&str, Tensor)| Ok((name.to_string(), tensor.to_device(&Device::Cpu)?));
-    policy.parameters().map(host).collect()
-}
-
-fn merge(
-    adapter: &Adapter,
-    base: &BaseIdentity,
-    tensors: Vec<(String, Tensor)>,
-) -> Result<Vec<(String, Tensor)>, TrainError> {
-    let mut merge = Merge::onto(adapter, base, BasePolicy::Same)?;
-    let merged = tensors
-        .into_iter()
-        .map(|(name, tensor)| Ok((name.clone(), merge.tensor(&name, &tensor)?)))
-        .collect::<Result<_, TrainError>>()?;
-    merge.finish()?;
-    Ok(merged)
 }

@@ -79,7 +79,7 @@ impl Explain for OutOfMemory {
         if self.checkpoint.is_some() { Kind::Stopped } else { Kind::Environment }
     }
 
-    /// The steps down that cost no sample and no accuracy and that a begun run can take.
+    /// The steps down that a begun run can take, up to the first that needs a new one.
     fn hint(&self) -> Option<String> {
         let can = self.plan.ladder.rungs.iter().take_while(|rung| rung.resumes).count();
         let settings = self.plan.ladder.settings(can);
