@@ -173,6 +173,7 @@ fn what_fails_and_what_is_skipped_are_rows_too() {
 
 #[rstest]
 #[case(&["table", "--only", "infer-9"], "there are infer-2")]
+#[case(&["ops", "--only", "atention"], "no operation has \"atention\" in its name; there are ")]
 #[case(&["infer", "--dtype", "float16"], "expected `float32` or `bfloat16`")]
 #[case(&["infer", "--device", "cpu", "--dtype", "bfloat16"], "hint: --dtype float32")]
 #[case(&["infer", "--checkpoint", "nowhere"], "nowhere")]

@@ -5,13 +5,15 @@
 mod support;
 
 use std::fs;
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;
 use support::{Bench, finish, start, stderr, succeed};
-use vlash_forge::track::event::Body;
+use vlash_forge::track::event::{Body, Event, Outcome};
+use vlash_forge::track::status::{State, Status};
 
 const ENDLESS: &[&str] = &["train.steps=100000", "schedule.decay_steps=100000"];
 const FOUR: &[&str] = &["train.steps=4", "schedule.decay_steps=4", "checkpoint.every=2"];
@@ -39,6 +41,10 @@ fn ff_13_a_second_signal_leaves_at_once_and_the_run_goes_on_later() {
     signal(child.id(), Signal::SIGTERM);
     signal(child.id(), Signal::SIGINT);
     assert_eq!(child.wait().unwrap().code(), Some(75));
+    let status: Status = serde_json::from_slice(&fs::read(bench.path("run/status.json")).unwrap()).unwrap();
+    assert_eq!(status.state, State::Stopped, "a reader must not wait for a process that has left");
+    let stopped = |event: &Event| matches!(&event.body, Body::Ended { outcome: Outcome::Stopped, .. });
+    assert!(bench.events("run").last().is_some_and(stopped), "{:?}", bench.events("run"));
     // The owner is gone, whatever its lease says.
     succeed(bench.train("run", &["train.steps=2", "schedule.decay_steps=100000"]));
 }
@@ -95,6 +101,23 @@ fn ff_14_a_checkpoint_folder_that_vanishes_costs_its_checkpoints_only() {
     signal(child.id(), Signal::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(75));
     assert!(bench.path("run/checkpoints/last/manifest.json").exists());
+}
+
+#[test]
+fn ff_16_a_run_directory_that_vanishes_is_no_success() {
+    let bench = Bench::new();
+    let mut child = bench.train("run", &["train.steps=80", "schedule.decay_steps=80"]);
+    let child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    bench.wait_for("run", "step", |body| matches!(body, Body::Step(_)));
+    fs::rename(bench.path("run"), bench.path("elsewhere")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
+    // What was trained is there, and said to be.
+    let saved = "run/checkpoints/000080";
+    assert!(bench.path(saved).join("manifest.json").exists());
+    for said in ["run directory run was moved, removed or replaced", saved, "mv run run-rest"] {
+        assert!(stderr(&output).contains(said), "{said:?} is missing in {}", stderr(&output));
+    }
 }
 
 /// `/proc` refuses new directories even to root.

@@ -63,10 +63,16 @@ pub fn run(settings: &Settings) -> Result<Report, BenchError> {
     let mut measures = Vec::new();
     let mut notes = place.notes();
     notes.push("backward: gradients of activations; weights are frozen".into());
-    for case in cases(&arch, &shape, &place.device)? {
-        if settings.only.as_ref().is_some_and(|part| !case.name.contains(part.as_str())) {
-            continue;
+    let mut cases = cases(&arch, &shape, &place.device)?;
+    if let Some(part) = &settings.only {
+        let all: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+        cases.retain(|case| case.name.contains(part.as_str()));
+        if cases.is_empty() {
+            let problem = format!("--only: no operation has {part:?} in its name; there are {}", all.join(", "));
+            return Err(BenchError::Setting { problem, hint: "vlash bench ops --only attention" });
         }
+    }
+    for case in cases {
         match case.measure(&place, settings) {
             Ok(found) => measures.extend(found),
             // One operation that cannot run says so in the table instead of ending it.

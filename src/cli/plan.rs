@@ -87,7 +87,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     for note in &loaded.notes {
         eprintln!("note: {note}");
     }
-    let subject = Subject::new(&loaded.value, cameras(&loaded.value))?;
+    let here = cameras(&loaded.value);
+    let mut subject = Subject::new(&loaded.value, here.clone())?;
+    subject.notes.extend(foreign_cameras(&loaded.value, here.as_deref()));
     let report = report(&subject, request.gpu.as_deref())?;
     let text = if request.json {
         format!("{}\n", serde_json::to_string_pretty(&report).map_err(Unprintable)?)
@@ -115,17 +117,31 @@ fn report(subject: &Subject, named: Option<&str>) -> Result<Report, Failure> {
     })
 }
 
-/// The cameras of the dataset, by the names that the policy knows; none when it is not here.
+/// The chosen cameras of the dataset, by the names that the policy knows; none when it is not here.
 fn cameras(config: &TrainConfig) -> Option<Vec<String>> {
-    let named = |feature: &str| config.data.rename.get(feature).cloned().unwrap_or_else(|| feature.to_owned());
-    if config.data.repo.is_none() && config.data.root.is_none() {
-        return Some(vec![named(reach::CAMERA)]);
-    }
-    let root = resolve::resolve(config.data.repo.as_deref(), config.data.root.as_deref()).ok()?.path;
-    let metadata = Metadata::read(&root).ok()?;
-    let chosen = |feature: &str| config.data.cameras.as_ref().is_none_or(|names| names.iter().any(|n| n == feature));
-    let cameras = metadata.cameras().filter(|camera| chosen(&camera.name) && !camera.is_depth);
-    Some(cameras.map(|camera| named(&camera.name)).collect())
+    let features = if config.data.repo.is_none() && config.data.root.is_none() {
+        vec![reach::CAMERA.to_owned()]
+    } else {
+        let root = resolve::resolve(config.data.repo.as_deref(), config.data.root.as_deref()).ok()?.path;
+        let metadata = Metadata::read(&root).ok()?;
+        metadata.cameras().filter(|camera| !camera.is_depth).map(|camera| camera.name.clone()).collect()
+    };
+    let chosen = |feature: &String| config.data.cameras.as_ref().is_none_or(|names| names.contains(feature));
+    Some(features.iter().filter(|feature| chosen(feature)).map(|feature| named(config, feature)).collect())
+}
+
+/// A camera's name after `data.rename`.
+fn named(config: &TrainConfig, feature: &str) -> String {
+    config.data.rename.get(feature).cloned().unwrap_or_else(|| feature.to_owned())
+}
+
+/// That `data.cameras` names what the dataset, which is `here`, does not have: training would refuse it.
+fn foreign_cameras(config: &TrainConfig, here: Option<&[String]>) -> Option<String> {
+    let here = here?;
+    let chosen = config.data.cameras.as_ref()?.iter();
+    let foreign: Vec<&str> =
+        chosen.filter(|feature| !here.contains(&named(config, feature))).map(String::as_str).collect();
+    (!foreign.is_empty()).then(|| format!("data.cameras names {}, no camera of this dataset", foreign.join(", ")))
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -181,7 +181,9 @@ mod tests {
     fn slips_are_explained() {
         let message = |line: &str| parse(line).unwrap_err().to_string();
         assert_eq!(message("--no-tiu"), "unknown option --no-tiu; did you mean --no-tui?");
-        assert_eq!(message("--learning_rate"), "--learning_rate needs a value, as in --learning_rate=VALUE");
+        assert_eq!(message("--steps"), "--steps needs a value, as in --steps=VALUE");
+        let unknown = "unknown option --learning_rate; a setting is written --learning_rate=VALUE";
+        assert_eq!(message("--learning_rate"), unknown);
         assert_eq!(message("--optimizer.lr"), "--optimizer.lr needs a value, as in --optimizer.lr=VALUE");
         assert_eq!(message("--preset=small"), "--preset: \"small\" is not one of tiny, full");
         assert_eq!(message("--json=1"), "--json takes no value");

@@ -71,7 +71,11 @@ pub(super) fn sort(flags: &[Flag], arguments: &[String]) -> Result<Typed, String
             match value {
                 Some(value) => typed.overrides.push(format!("{key}={value}")),
                 None if key.contains('.') || config::is_key(key) || !near(flags, name) => {
-                    let value = next().ok_or_else(|| format!("{name} needs a value, as in {name}=VALUE"))?;
+                    let setting = key.contains('.') || config::is_key(key);
+                    let value = next().ok_or_else(|| match setting {
+                        true => format!("{name} needs a value, as in {name}=VALUE"),
+                        false => format!("{}; a setting is written {name}=VALUE", unknown(flags, name)),
+                    })?;
                     typed.overrides.push(format!("{key}={value}"));
                 }
                 None => return Err(unknown(flags, name)),

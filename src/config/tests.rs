@@ -401,3 +401,32 @@ proptest! {
         prop_assert!(typed(&resolved.values).is_ok());
     }
 }
+
+/// What a slip of the keyboard asks for: more memory than there is anywhere, and products that overflow.
+#[test]
+fn absurd_sizes_are_refused_in_the_vocabulary_of_the_file() {
+    let refused = |settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        load_with(&Source::Embedded, None, &settings, &|_| None).map(|_| ()).map_err(|errors| errors.to_string())
+    };
+    let largest = usize::MAX.to_string();
+    for (key, most) in [
+        ("train.delay.max", 1024),
+        ("model.tokenizer_max_length", 8192),
+        ("adapter.rank", 4096),
+        ("train.batch_size", 1 << 20),
+    ] {
+        assert_eq!(refused(&[&format!("{key}={most}")]), Ok(()));
+        for value in [&(most + 1).to_string(), &largest] {
+            let error = refused(&[&format!("{key}={value}")]).unwrap_err();
+            assert!(
+                error.contains(key) && error.contains(&format!("{value} is absurdly large, {most} is the most")),
+                "{error}"
+            );
+        }
+    }
+    let error = refused(&[&format!("train.batch_size={largest}"), "train.grad_accum=2"]).unwrap_err();
+    assert!(error.contains("train.batch_size × train.grad_accum"), "{error}");
+    // A rank that nothing uses is nobody's memory.
+    assert_eq!(refused(&["adapter.enabled=false", "adapter.rank=100000"]), Ok(()));
+}

@@ -17,6 +17,7 @@ pub(crate) fn check(config: &TrainConfig, name: Name<'_>) -> Vec<Finding> {
     model(config, name, &mut findings);
     data(config, name, &mut findings);
     recipe(config, name, &mut findings);
+    sizes(config, name, &mut findings);
     not_built(config, name, &mut findings);
     findings
 }
@@ -121,6 +122,25 @@ fn recipe(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
     find(findings, hub.push && hub.repo.is_none(), &["hub.push", "hub.repo"], || {
         format!("{}: uploading needs {}=owner/name", name("hub.push"), name("hub.repo"))
     });
+}
+
+/// Slips of the keyboard that would ask for more memory than there is anywhere: the most that a key may say lies far
+/// above what anyone trains with.
+fn sizes(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
+    let (train, rank) = (&config.train, config.adapter.rank);
+    let mut most = |keys: &[&'static str], value: usize, most: usize| {
+        find(findings, value > most, keys, || {
+            let names: Vec<&str> = keys.iter().map(|key| name(key)).collect();
+            format!("{}: {value} is absurdly large, {most} is the most", names.join(" × "))
+        });
+    };
+    let samples = train.batch_size.saturating_mul(train.grad_accum);
+    most(&["train.batch_size", "train.grad_accum"], samples, 1 << 20);
+    most(&["train.delay.max"], train.delay.max, 1 << 10);
+    most(&["model.tokenizer_max_length"], config.model.tokenizer_max_length, 1 << 13);
+    if config.adapter.enabled {
+        most(&["adapter.rank"], rank, 1 << 12);
+    }
 }
 
 /// What training all delays over one prefix rests on.

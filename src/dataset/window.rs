@@ -141,8 +141,11 @@ pub fn padding_share(lengths: &[usize], horizon: usize, trained: Delays) -> f64 
             let delays = trained.largest(t, length);
             // Steps past the end grow by one a frame of delay, from the first delay at which there are any to all steps.
             let past = |delay: usize| (t + delay + horizon).saturating_sub(length).min(horizon);
-            let sum: f64 = (0..=delays).map(|delay| past(delay) as f64).sum();
-            padded += sum / (delays + 1) as f64;
+            // From the episode's end on all of them are.
+            let inside = delays.min(length - t);
+            let sum: f64 = (0..=inside).map(|delay| past(delay) as f64).sum();
+            let outside = (delays - inside) as f64;
+            padded += (sum + outside * horizon as f64) / (delays as f64 + 1.0);
         }
         frames += length as f64;
     }
@@ -223,6 +226,9 @@ mod tests {
         assert!((share - (49.0 * 50.0 / 2.0) / (60.0 * 50.0)).abs() < 1e-12);
         assert_eq!(padding_share(&[1], 1, Delays::Drawn { max: 8 }), 0.0);
         assert_eq!(padding_share(&[1], 1, Delays::All { max: 8 }), 8.0 / 9.0);
+        // Two frames, each with its own step at delay 0 and the first also at delay 1; without a pass over all delays.
+        assert_eq!(padding_share(&[2], 1, Delays::All { max: 3 }), 5.0 / 8.0);
+        assert_eq!(padding_share(&[2], 1, Delays::All { max: usize::MAX }), 1.0);
         let note = padding_finding(&[60, 340], 50, 0);
         assert_eq!(note.severity, Severity::Note);
         assert_eq!(

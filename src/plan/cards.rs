@@ -77,30 +77,59 @@ fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
 }
 
-/// The card that a person means.
+/// The words of a name, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_ascii_lowercase).collect()
+}
+
+/// Whether a word of a card's name tells its memory or its form, not the card; a Jetson's driver says "Orin" alone.
+fn is_variant(word: &str) -> bool {
+    word.ends_with("gb") || ["agx", "sxm", "pcie"].contains(&word)
+}
+
+/// Whether `name`, in words, is the driver's for `card`: an "RTX A4000" is no A40, an "L40S" no L4.
+fn is_named(name: &[String], card: &Card) -> bool {
+    words(card.name).iter().filter(|word| !is_variant(word)).all(|word| name.contains(word))
+}
+
+/// The card that a person means, by a part of its name or by the driver's ("NVIDIA A100-SXM4-80GB").
 ///
 /// # Errors
-/// No card has that name; the error knows the nearest.
+/// No card has that name, or several have; the error knows which, else the nearest.
 pub fn named(asked: &str) -> Result<&'static Card, PlanError> {
     let wanted = plain(asked);
-    let exact = CARDS.iter().find(|card| plain(card.name) == wanted);
-    let mut containing = CARDS.iter().filter(|card| !wanted.is_empty() && plain(card.name).contains(&wanted));
-    let only = match (containing.next(), containing.next()) {
-        (Some(card), None) => Some(card),
-        _ => None,
-    };
-    exact.or(only).ok_or_else(|| {
-        let near = CARDS
-            .iter()
-            .map(|card| (strsim::jaro_winkler(&plain(card.name), &wanted), card.name))
-            .filter(|(score, _)| *score > 0.75)
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        PlanError::UnknownCard {
-            asked: asked.to_owned(),
-            near: near.map(|(_, name)| name.to_owned()),
-            known: CARDS.map(|card| card.name).join(", "),
+    if let Some(exact) = CARDS.iter().find(|card| plain(card.name) == wanted) {
+        return Ok(exact);
+    }
+    let mut meant: Vec<&Card> = CARDS.iter().filter(|card| plain(card.name).contains(&wanted)).collect();
+    if meant.is_empty() {
+        let name = words(asked);
+        meant = CARDS.iter().filter(|card| is_named(&name, card)).collect();
+        // "sxm4" tells the form "SXM".
+        let told = |word: &String| is_variant(word) && name.iter().any(|other| other.starts_with(word.as_str()));
+        let told: Vec<&Card> = meant.iter().copied().filter(|card| words(card.name).iter().any(told)).collect();
+        if !told.is_empty() {
+            meant = told;
         }
+    }
+    match meant.as_slice() {
+        [card] => return Ok(card),
+        // Without a letter or digit: every card.
+        _ if wanted.is_empty() => meant.clear(),
+        [] => meant.extend(nearest(&wanted)),
+        _ => {}
+    }
+    Err(PlanError::UnknownCard {
+        asked: asked.to_owned(),
+        near: meant.iter().map(|card| card.name).collect(),
+        known: CARDS.map(|card| card.name).join(", "),
     })
+}
+
+fn nearest(wanted: &str) -> Option<&'static Card> {
+    let scored = CARDS.iter().map(|card| (strsim::jaro_winkler(&plain(card.name), wanted), card));
+    scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, card)| card)
 }
 
 /// How far the memory of a card may be from that of the table, as a share: more is another card of the same name, such
@@ -115,21 +144,8 @@ pub fn detected(name: &str, total_bytes: u64) -> Option<&'static Card> {
     let pcie = driver.iter().any(|word| word == "pcie");
     CARDS
         .iter()
-        // Whole words, so that an L40 is no L4 and an A4000 no A40.
-        .filter(|card| model(card).iter().all(|word| driver.contains(word)))
+        .filter(|card| is_named(&driver, card))
         .filter(|card| off(card) as f64 <= OTHER_MEMORY * card.memory_bytes() as f64)
         // The nearest memory, in steps that tell sizes apart and not reserves; then the form.
         .min_by_key(|card| (off(card) >> 32, card.name.ends_with("PCIe") != pcie))
-}
-
-/// Runs of letters and digits, in lower case.
-fn words(name: &str) -> Vec<String> {
-    let parts = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
-    parts.map(str::to_ascii_lowercase).collect()
-}
-
-/// The words of a card's name that its driver says, too: without size and form, and a Jetson calls itself "Orin".
-fn model(card: &Card) -> Vec<String> {
-    let said = |word: &String| !word.ends_with("gb") && !["agx", "sxm", "pcie"].contains(&word.as_str());
-    words(card.name).into_iter().filter(said).collect()
 }

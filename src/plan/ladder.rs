@@ -31,8 +31,8 @@ pub struct Ladder {
 type Change = fn(&mut Subject) -> Option<(String, Vec<String>)>;
 
 impl Ladder {
-    /// The ladder of `subject`.
-    pub fn of(subject: &Subject, target: Target) -> Ladder {
+    /// The ladder of `subject`, whose `before` bytes are too many.
+    pub fn of(subject: &Subject, target: Target, mut before: u64) -> Ladder {
         let changes: [Change; 6] = [single, recomputation, one_camera, separate, small_adapters, adapters];
         let mut below = subject.clone();
         let mut rungs = Vec::new();
@@ -41,9 +41,14 @@ impl Ladder {
             let Some((what, settings)) = change(&mut next) else { continue };
             // A step that contradicts another setting (adapters on parts that are frozen, say) is none.
             let Ok(estimate) = estimate(&next, target) else { continue };
+            let bytes = estimate.memory.total();
+            // Two micro-steps of one sample hold a second set of gradients: with every weight training that is more.
+            if bytes >= before {
+                continue;
+            }
             let resumes = settings.iter().all(|setting| setting.starts_with("train."));
-            rungs.push(Rung { what, settings, resumes, bytes: Some(estimate.memory.total()) });
-            below = next;
+            rungs.push(Rung { what, settings, resumes, bytes: Some(bytes) });
+            (below, before) = (next, bytes);
         }
         rungs.extend(absent());
         Ladder { rungs }
@@ -67,8 +72,8 @@ pub(super) fn quoted(setting: &str) -> String {
 }
 
 fn single(subject: &mut Subject) -> Option<(String, Vec<String>)> {
+    let samples = subject.samples();
     let train = &mut subject.config.train;
-    let samples = train.batch_size * train.grad_accum;
     (train.batch_size > 1).then(|| {
         (train.batch_size, train.grad_accum) = (1, samples);
         let settings = vec!["train.batch_size=1".into(), format!("train.grad_accum={samples}")];
@@ -85,7 +90,9 @@ fn recomputation(subject: &mut Subject) -> Option<(String, Vec<String>)> {
 }
 
 fn one_camera(subject: &mut Subject) -> Option<(String, Vec<String>)> {
-    let first = subject.cameras.first().cloned().filter(|_| subject.cameras.len() > 1)?;
+    // A name that was made up cannot be typed.
+    let choice = subject.cameras.len() > 1 && !subject.cameras_assumed;
+    let first = subject.cameras.first().cloned().filter(|_| choice)?;
     let before = subject.cameras.len();
     // The key names cameras as the dataset does.
     let rename = &subject.config.data.rename;

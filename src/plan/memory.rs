@@ -89,8 +89,9 @@ fn slack(moving: u64, gradients: u64) -> u64 {
 /// Memory and work of `subject` on `target`.
 ///
 /// # Errors
-/// An adapter configuration that names nothing of this network.
+/// An adapter configuration that names nothing of this network, or a step of absurd size.
 pub fn estimate(subject: &Subject, target: Target) -> Result<Estimate, PlanError> {
+    subject.check_size()?;
     let (config, plan) = (&subject.config, subject.plan()?);
     let sizes = Sizes {
         arch: &subject.arch,

@@ -73,7 +73,7 @@ impl Report {
     pub fn of(subject: &Subject, on: On<'_>) -> Result<Report, PlanError> {
         let need = estimate(subject, on.target)?;
         let total = need.memory.total();
-        let ladder = Ladder::of(subject, on.target);
+        let ladder = Ladder::of(subject, on.target, total);
         let refused = on.card.and_then(Card::refusal);
         let room = on.room.map(|(name, total_bytes, free_bytes)| Room {
             name: name.to_owned(),

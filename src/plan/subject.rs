@@ -13,6 +13,10 @@ use crate::policy::parameters::{linears, parameters};
 /// Cameras that are assumed where neither a dataset nor a base says how many there are: π₀.₅'s own.
 const USUAL_CAMERAS: usize = 3;
 
+/// Multiplications of one product beyond which a step is refused unseen: a hundred times those of a batch of 1024 at
+/// full size.
+const LARGEST_PRODUCT: f64 = (1u64 << 52) as f64;
+
 /// What computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
@@ -29,6 +33,8 @@ pub struct Subject {
     pub arch: Arch,
     /// Names of the cameras that a sample has.
     pub cameras: Vec<String>,
+    /// Nobody has named these cameras: only their number was assumed.
+    pub cameras_assumed: bool,
     /// What had to be assumed, in sentences.
     pub notes: Vec<String>,
 }
@@ -47,7 +53,9 @@ impl Subject {
         let slots = base.map(|(base, _)| base.cameras()).unwrap_or_default();
         let named = |name: &String| config.data.rename.get(name).unwrap_or(name).clone();
         let chosen = || config.data.cameras.as_ref().map(|chosen| chosen.iter().map(named).collect::<Vec<_>>());
-        let cameras = match (cameras.or_else(chosen), slots.is_empty()) {
+        let offered = cameras.or_else(chosen);
+        let cameras_assumed = offered.is_none() && slots.is_empty();
+        let cameras = match (offered, slots.is_empty()) {
             (Some(offered), true) => offered,
             (Some(offered), false) => offered.into_iter().filter(|name| slots.contains(name)).collect(),
             (None, false) => slots,
@@ -56,7 +64,7 @@ impl Subject {
                 (1..=USUAL_CAMERAS).map(|number| format!("camera {number}")).collect()
             }
         };
-        Ok(Subject { config: config.clone(), arch, cameras, notes })
+        Ok(Subject { config: config.clone(), arch, cameras, cameras_assumed, notes })
     }
 
     /// What trains.
@@ -69,12 +77,27 @@ impl Subject {
     /// Suffixes over one observation.
     pub fn branches(&self) -> usize {
         let delay = &self.config.train.delay;
-        if delay.shared { delay.max + 1 } else { 1 }
+        if delay.shared { delay.max.saturating_add(1) } else { 1 }
     }
 
     /// Samples of an optimizer step.
     pub fn samples(&self) -> usize {
-        self.config.train.batch_size * self.config.train.grad_accum
+        self.config.train.batch_size.saturating_mul(self.config.train.grad_accum)
+    }
+
+    /// Refuses a step that no machine computes. Below that, sums of bytes and operations fit into 64 bits.
+    pub(super) fn check_size(&self) -> Result<(), PlanError> {
+        let (config, Arch { vision, vlm, expert, .. }) = (&self.config, &self.arch);
+        let prefix = self.cameras.len() as f64 * vision.tokens() as f64 + config.model.tokenizer_max_length as f64;
+        let tokens = prefix + self.arch.chunk_size as f64 + 1.0;
+        let rows = config.train.batch_size as f64 * self.branches() as f64;
+        let widest = [vision.mlp, vlm.mlp, expert.mlp, config.adapter.rank].into_iter().max().unwrap_or(1) as f64;
+        let scores = tokens * (vlm.heads * vlm.head_dim) as f64;
+        let linears = widest * vision.width.max(vlm.width) as f64;
+        if rows * tokens * scores.max(linears) <= LARGEST_PRODUCT {
+            return Ok(());
+        }
+        Err(PlanError::TooLarge { batch: config.train.batch_size, branches: self.branches(), tokens: tokens as u64 })
     }
 
     /// Bytes of a number in the dtype that `target` computes in.
@@ -90,6 +113,9 @@ impl Subject {
 fn read_base(base: &Path, notes: &mut Vec<String>) -> Result<Option<(PolicyConfig, Arch)>, PlanError> {
     let places = [base.join("config.json"), base.join("pretrained_model/config.json")];
     let Some(path) = places.into_iter().find(|place| place.is_file()) else {
+        if base.exists() {
+            return Err(CheckpointError::NotACheckpoint { directory: base.into(), missing: "config.json" }.into());
+        }
         notes.push(format!("model.base {} is not here: the sizes are those of model.preset", base.display()));
         return Ok(None);
     };
@@ -108,8 +134,10 @@ pub enum PlanError {
     Adapter(#[from] AdapterError),
     #[error(transparent)]
     Checkpoint(Box<CheckpointError>),
+    #[error("no machine computes a step of {batch} samples × {branches} suffixes of {tokens} tokens")]
+    TooLarge { batch: usize, branches: usize, tokens: u64 },
     #[error("--gpu {asked:?} names no card of the table{}", suggestion(.near))]
-    UnknownCard { asked: String, near: Option<String>, known: String },
+    UnknownCard { asked: String, near: Vec<&'static str>, known: String },
 }
 
 impl From<CheckpointError> for PlanError {
@@ -118,8 +146,9 @@ impl From<CheckpointError> for PlanError {
     }
 }
 
-fn suggestion(near: &Option<String>) -> String {
-    near.as_ref().map_or(String::new(), |name| format!("; did you mean {name:?}?"))
+fn suggestion(near: &[&str]) -> String {
+    let names: Vec<String> = near.iter().map(|name| format!("{name:?}")).collect();
+    if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
 }
 
 impl Explain for PlanError {
@@ -128,7 +157,7 @@ impl Explain for PlanError {
             PlanError::Arch(error) => error.kind(),
             PlanError::Adapter(error) => error.kind(),
             PlanError::Checkpoint(error) => error.kind(),
-            PlanError::UnknownCard { .. } => Kind::Input,
+            PlanError::TooLarge { .. } | PlanError::UnknownCard { .. } => Kind::Input,
         }
     }
 
@@ -137,6 +166,7 @@ impl Explain for PlanError {
             PlanError::Arch(error) => error.hint(),
             PlanError::Adapter(error) => error.hint(),
             PlanError::Checkpoint(error) => error.hint(),
+            PlanError::TooLarge { .. } => Some("train.batch_size=1, with train.grad_accum for the rest".into()),
             PlanError::UnknownCard { known, .. } => Some(format!("one of {known}")),
         }
     }

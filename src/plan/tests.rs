@@ -141,6 +141,38 @@ fn every_rung_gives_memory_back_and_is_planned_as_it_is_typed() {
     assert_eq!(below.memory.total(), numbers[1]);
 }
 
+/// Full fine-tuning with one micro-step: two of half the size hold the gradients twice, which is more.
+#[test]
+fn a_rung_that_gives_nothing_back_is_none() {
+    let settings = ["train.batch_size=2", "train.grad_accum=1", "model.state_cond=true", "train.delay.shared=true"];
+    let full = config("configs/train/pi05_full.toml", Preset::Full, &[&settings[..], &["train.delay.max=1"]].concat());
+    let report = Report::of(&subject(&full, 3), On::GPU).unwrap();
+    let mut before = report.total_bytes;
+    for rung in report.ladder.rungs.iter().filter(|rung| rung.bytes.is_some()) {
+        assert!(rung.bytes.unwrap() < before, "{rung:?}");
+        before = rung.bytes.unwrap();
+    }
+    assert!(!report.ladder.settings(9).contains("train.batch_size=1"), "{:#?}", report.ladder);
+}
+
+/// Nobody can type the name of a camera that was made up.
+#[test]
+fn assumed_cameras_are_not_offered() {
+    let report = Report::of(&Subject::new(&lora(&[]), None).unwrap(), On::GPU).unwrap();
+    assert!(!report.ladder.settings(9).contains("data.cameras"), "{:#?}", report.ladder);
+}
+
+/// What a configuration may say one by one and nobody can compute together.
+#[test]
+fn a_step_of_absurd_size_is_refused() {
+    let settings = ["train.batch_size=1048576", "model.tokenizer_max_length=8192", "train.delay.max=1024"];
+    let shared = ["train.grad_accum=1", "model.state_cond=true", "train.delay.shared=true", "adapter.rank=4096"];
+    let subject = subject(&lora(&[&settings[..], &shared].concat()), 16);
+    let error = Report::of(&subject, On::GPU).unwrap_err();
+    assert!(error.to_string().contains("1048576 samples × 1025 suffixes"), "{error}");
+    assert!(error.hint().unwrap().starts_with("train.batch_size=1"));
+}
+
 /// What is promised to a person: the text and the JSON of runs of every kind.
 #[rstest]
 #[case::lora("lora", lora(&[]), 3, None)]
@@ -182,6 +214,15 @@ fn a_base_is_planned_from_its_configuration() {
     assert!(subject.notes.is_empty(), "{:?}", subject.notes);
 }
 
+/// As training, which could not read its weights.
+#[test]
+fn a_base_that_is_here_and_no_checkpoint_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let base = format!("model.base={}", place.path().display());
+    let error = Subject::new(&lora(&[&base]), None).unwrap_err();
+    assert!(error.to_string().contains("it has no config.json"), "{error}");
+}
+
 #[test]
 fn cards_are_found_by_what_people_and_drivers_call_them() {
     for (asked, name) in [("h200", "H200"), ("rtx4090", "RTX 4090"), ("4090", "RTX 4090"), ("A100-80GB", "A100 80GB")] {
@@ -191,7 +232,20 @@ fn cards_are_found_by_what_people_and_drivers_call_them() {
     assert!(error.to_string().contains("did you mean \"H200\"?"), "{error}");
     assert!(error.hint().unwrap().contains("GH200"));
     // An A100 of which size? It is not for us to guess.
-    assert!(named("A100").is_err());
+    let error = named("A100").unwrap_err();
+    assert!(error.to_string().ends_with("did you mean \"A100 40GB\" or \"A100 80GB\"?"), "{error}");
+    for (driver, name) in [
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA A100-SXM4-80GB", "A100 80GB"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA L40S", "L40S"),
+    ] {
+        assert_eq!(named(driver).unwrap().name, name);
+    }
+    for unknown in ["", "-", "NVIDIA RTX A4000", "NVIDIA H100 80GB HBM3"] {
+        assert!(named(unknown).is_err(), "{unknown:?}");
+    }
     let gib = 1u64 << 30;
     for (driver, bytes, name) in [
         ("NVIDIA H200", 140 * gib, "H200"),

@@ -93,7 +93,8 @@ pub fn time(subject: &Subject, estimate: &Estimate, speed: &Speed) -> Time {
         step_s,
         total_s: Range { best: step_s.best * steps, worst: step_s.worst * steps },
         samples_per_s: Range { best: samples / step_s.best, worst: samples / step_s.worst },
-        flops: estimate.kernels.iter().map(|kernel| kernel.flops).sum::<u64>() * subject.config.train.grad_accum as u64,
+        flops: (estimate.kernels.iter().map(|kernel| kernel.flops).sum::<u64>())
+            .saturating_mul(subject.config.train.grad_accum as u64),
         floor_s: micro_steps * (floor.seconds(&peak) - update_floor) + update_floor,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::event::{Body, Event, Level};
+use super::event::{Body, Event, Level, Outcome};
 use super::run_dir::LOGS;
 use super::status::{State, Status};
 use crate::files;
@@ -69,10 +69,7 @@ impl Recorder {
     }
 
     fn append(&mut self, event: &Event) -> io::Result<()> {
-        let mut line = serde_json::to_vec(event)?;
-        line.push(b'\n');
-        // One write a line: readers over a network file system see whole lines or none.
-        self.events.write_all(&line)?;
+        append(&self.events, event)?;
         if let Some(text) = super::console::line(&event.body) {
             writeln!(self.log, "{} {text}", super::console::clock(event.time))?;
         }
@@ -92,18 +89,36 @@ impl Recorder {
 
     /// Changes the status; written at once when the state or the task at hand changes, else with the next heartbeat.
     pub fn update(&mut self, change: impl FnOnce(&mut Status)) {
-        let snapshot = {
-            let mut status = lock(&self.status);
-            let before = (status.state, status.doing.clone(), status.checkpoint.clone());
-            change(&mut status);
-            status.heartbeat = super::now();
-            let after = (status.state, status.doing.clone(), status.checkpoint.clone());
-            if before == after {
+        // Written under the lock, here and elsewhere: no older status replaces a newer one.
+        let mut status = lock(&self.status);
+        if status.state.is_final() {
+            return;
+        }
+        let before = (status.state, status.doing.clone(), status.checkpoint.clone());
+        change(&mut status);
+        status.heartbeat = super::now();
+        let after = (status.state, status.doing.clone(), status.checkpoint.clone());
+        if before != after {
+            let _ = write_status(&self.status_path, &status);
+        }
+    }
+
+    /// What another thread does before it ends the process: the event and the status of a run that was stopped without
+    /// a checkpoint. The status stays so.
+    pub fn last_words(&self, detail: &'static str) -> io::Result<impl Fn() + Send + 'static> {
+        let events = self.events.try_clone()?;
+        let (status, path) = (self.status.clone(), self.status_path.clone());
+        Ok(move || {
+            let mut status = lock(&status);
+            if status.state.is_final() {
                 return;
             }
-            status.clone()
-        };
-        let _ = write_status(&self.status_path, &snapshot);
+            (status.state, status.doing, status.heartbeat) = (State::Stopped, None, super::now());
+            let _ = write_status(&path, &status);
+            let (step, checkpoint) = (status.step, status.checkpoint.clone());
+            let body = Body::Ended { step, outcome: Outcome::Stopped, detail: detail.into(), checkpoint };
+            let _ = append(&events, &Event { time: status.heartbeat, body });
+        })
     }
 
     /// The status as it stands.
@@ -114,10 +129,8 @@ impl Recorder {
     /// Writes the last status and stops the heartbeat.
     pub fn finish(mut self, state: State) {
         self.stop_heart();
-        let mut status = self.status();
-        status.state = state;
-        status.doing = None;
-        status.heartbeat = super::now();
+        let mut status = lock(&self.status);
+        (status.state, status.doing, status.heartbeat) = (state, None, super::now());
         let _ = write_status(&self.status_path, &status);
         let _ = self.events.sync_all();
     }
@@ -136,6 +149,13 @@ impl Drop for Recorder {
     }
 }
 
+fn append(mut events: &File, event: &Event) -> io::Result<()> {
+    let mut line = serde_json::to_vec(event)?;
+    line.push(b'\n');
+    // One write a line: readers over a network file system see whole lines or none.
+    events.write_all(&line)
+}
+
 fn lock(status: &Mutex<Status>) -> MutexGuard<'_, Status> {
     status.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -148,12 +168,9 @@ fn start_heart(status: Arc<Mutex<Status>>, path: PathBuf) -> (mpsc::Sender<()>, 
     let (stop, stopped) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         while stopped.recv_timeout(HEARTBEAT) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let snapshot = {
-                let mut status = lock(&status);
-                status.heartbeat = super::now();
-                status.clone()
-            };
-            let _ = write_status(&path, &snapshot);
+            let mut status = lock(&status);
+            status.heartbeat = super::now();
+            let _ = write_status(&path, &status);
         }
     });
     (stop, thread)
@@ -216,5 +233,22 @@ mod tests {
         let status: Status = serde_json::from_slice(&fs::read(dir.path().join("status.json")).unwrap()).unwrap();
         assert_eq!((status.step, status.state), (7, State::Finished));
         assert!(fs::read_to_string(dir.path().join("logs/rank-0.log")).unwrap().contains("look"));
+    }
+
+    #[test]
+    fn last_words_are_final() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(LOGS)).unwrap();
+        let mut recorder = Recorder::open(dir.path(), status(), Box::new(Silent)).unwrap();
+        recorder.update(|s| (s.state, s.step) = (State::Stopping, 3));
+        recorder.last_words("left").unwrap()();
+        // The thread that trains has not noticed yet.
+        recorder.update(|s| s.state = State::Running);
+        let status: Status = serde_json::from_slice(&fs::read(dir.path().join("status.json")).unwrap()).unwrap();
+        assert_eq!((status.step, status.state), (3, State::Stopped));
+        let text = fs::read_to_string(dir.path().join("events.jsonl")).unwrap();
+        let event: Event = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let ended = Body::Ended { step: 3, outcome: Outcome::Stopped, detail: "left".into(), checkpoint: None };
+        assert_eq!(event.body, ended);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -57,14 +58,23 @@ pub enum RunDirError {
     Unreadable { path: PathBuf, reason: String },
     #[error("run directory {path}: cannot {action}")]
     Io { path: PathBuf, action: &'static str, source: io::Error },
+    #[error(
+        "run directory {path} was moved, removed or replaced while the run wrote into it: its record and events, and the \
+         checkpoints before that, are elsewhere or gone{}", rest(.checkpoint)
+    )]
+    Vanished { path: PathBuf, checkpoint: Option<PathBuf> },
     #[error(transparent)]
     Lease(#[from] LeaseError),
+}
+
+fn rest(checkpoint: &Option<PathBuf>) -> String {
+    checkpoint.as_ref().map_or(String::new(), |path| format!("; written since: {}", path.display()))
 }
 
 impl Explain for RunDirError {
     fn kind(&self) -> Kind {
         match self {
-            RunDirError::Io { .. } => Kind::Environment,
+            RunDirError::Io { .. } | RunDirError::Vanished { .. } => Kind::Environment,
             RunDirError::Lease(error) => error.kind(),
             _ => Kind::Input,
         }
@@ -80,6 +90,10 @@ impl Explain for RunDirError {
             }
             RunDirError::Io { path, .. } => Some(format!(
                 "check that {} exists and is writable, or choose another directory with run.dir=…",
+                path.display()
+            )),
+            RunDirError::Vanished { path, .. } => Some(format!(
+                "put the directory back to continue, or start anew: mv {0} {0}-rest, then the same command",
                 path.display()
             )),
             RunDirError::Lease(error) => error.hint(),
@@ -115,6 +129,8 @@ pub fn inspect(path: &Path) -> Result<Found, RunDirError> {
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
+    /// Tells this directory from another one at the same place.
+    inode: u64,
     _lease: Lease,
 }
 
@@ -136,7 +152,14 @@ impl RunDir {
         for folder in [CHECKPOINTS, CONTROL, LOGS] {
             fs::create_dir_all(path.join(folder)).map_err(io_error("create its folders"))?;
         }
-        Ok(RunDir { path: path.into(), _lease: lease })
+        let inode = fs::metadata(path).map_err(io_error("look at it"))?.ino();
+        Ok(RunDir { path: path.into(), inode, _lease: lease })
+    }
+
+    /// Whether the directory is still the one that was opened. A run whose directory went away writes its next
+    /// checkpoint all the same, into a new one that is no run.
+    pub fn is_intact(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) && self.path.join(RUN_FILE).exists()
     }
 
     /// Replaces `run.json`, when a run continues with another configuration.

@@ -26,7 +26,7 @@ use crate::dataset::order::Order;
 use crate::files;
 use crate::track::event::{Body, Level, Outcome, ValidationMetrics};
 use crate::track::recorder::{Listener, Recorder};
-use crate::track::run_dir::{RunDir, RunRecord};
+use crate::track::run_dir::{RunDir, RunDirError, RunRecord};
 use crate::track::status::{State, Status};
 
 /// Batches that are prepared ahead for each loader thread.
@@ -98,6 +98,11 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
         path: path.clone(),
         source,
     })?;
+    let words = "a second signal: left at once; steps since the last checkpoint are lost";
+    match recorder.last_words(words) {
+        Ok(say) => stop.before_leaving(say),
+        Err(error) => recorder.notice(Level::Warn, format!("a second signal will leave no trace: {error}")),
+    }
     announce(&mut recorder, &request.notes, &session, &decision, &state, config);
     if !decision.changes().is_empty() {
         directory.rewrite(&record)?;
@@ -336,6 +341,10 @@ fn train(
         last_validation: None,
     };
     let ending = trainer.run(recorder)?;
+    if !directory.is_intact() {
+        let checkpoint = trainer.last_saved.map(|saved| saved.path).filter(|path| path.exists());
+        return Err(RunDirError::Vanished { path: directory.path().into(), checkpoint }.into());
+    }
     Ok(Report {
         ending,
         run: directory.path().into(),

@@ -138,8 +138,15 @@ fn padding(config: &TrainConfig, dataset: &Dataset) -> Option<Finding> {
             config.model.chunk_size,
             share * 100.0
         ),
-        fix: much.then(|| format!("model.chunk_size={}", (longest / 4).max(1))),
+        fix: much.then(|| shorter(config, (longest / 4).max(1))),
     })
+}
+
+/// What reaches too far, within `most` frames.
+fn shorter(config: &TrainConfig, most: usize) -> String {
+    let reach = [("model.chunk_size", config.model.chunk_size), ("train.delay.max", config.train.delay.max)];
+    let long = reach.into_iter().filter(|(_, frames)| *frames > most);
+    long.map(|(key, _)| format!("{key}={most}")).collect::<Vec<_>>().join(" ")
 }
 
 /// A dataset that cannot be opened has often more than one fault: lists them all, where the check finds any.

@@ -62,7 +62,8 @@ fn finding(report: &Report) -> Option<Finding> {
     let (code, rung) = match room.fit {
         Fit::Fits => return None,
         Fit::Close => ("memory-close", 1),
-        Fit::TooLarge => ("memory-short", report.ladder.first_within(room.free_bytes).unwrap_or(1)),
+        // No fix where none of the ladder's is enough.
+        Fit::TooLarge => ("memory-short", report.ladder.first_within(room.free_bytes).unwrap_or(0)),
     };
     let settings = report.ladder.settings(rung);
     Some(Finding {
