@@ -7,6 +7,7 @@ use crate::device;
 use crate::error::{Explain, Kind};
 use crate::plan::Report;
 use crate::plan::report::gib;
+use crate::policy::processor::ProcessorError;
 
 /// What failed, what was expected, and what is left of the run.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +96,7 @@ impl Explain for OutOfMemory {
 pub(super) fn exhausted(error: TrainError) -> Result<candle_core::Error, TrainError> {
     match error {
         TrainError::Tensor(source)
+        | TrainError::Processor(ProcessorError::Device { source, .. })
         | TrainError::Clip(ClipError::Unreadable { source, .. })
         | TrainError::Optimizer(OptimizerError::Tensor { source, .. })
             if device::is_out_of_memory(&source) =>
