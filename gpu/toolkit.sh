@@ -22,7 +22,11 @@ fail() {
 }
 
 [ "$(uname -m)" = x86_64 ] || fail "the packages are laid out for x86_64 hosts; on $(uname -m) set NVCC to a CUDA 12 nvcc of your own"
-command -v dpkg-deb >/dev/null || fail "dpkg-deb is missing: on Debian or Ubuntu it is part of dpkg"
+for tool in apt-get dpkg-deb; do
+    command -v "$tool" >/dev/null || fail "$tool is missing: lay it out on Debian or Ubuntu, or set NVCC to a CUDA 12.4 nvcc of your own"
+done
+keys=/usr/share/keyrings/debian-archive-keyring.gpg
+[ -r "$keys" ] || fail "Debian's signing keys are not in $keys: on Ubuntu, apt-get install debian-archive-keyring"
 command -v python3 >/dev/null || fail "python3 is missing: it unpacks the header packages"
 
 # name=version of the packages of Debian's non-free section.
@@ -36,7 +40,7 @@ nvidia-cuda-cccl-cu12==12.5.39 --hash=sha256:ec1666d8f9a7d6636853f794792b4daa162
 fetch_debian() {
     local lists=$work/apt mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
     mkdir -p "$lists/state/lists/partial" "$lists/cache/archives/partial"
-    echo "deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie non-free" >"$lists/sources.list"
+    echo "deb [arch=amd64 signed-by=$keys] $mirror trixie non-free" >"$lists/sources.list"
     local apt=(apt-get -q -o APT::Sandbox::User=root -o "Dir::Etc::SourceList=$lists/sources.list" -o Dir::Etc::SourceParts=-
         -o "Dir::State=$lists/state" -o Dir::State::status=/dev/null -o "Dir::Cache=$lists/cache"
         -o APT::Architecture=amd64 -o APT::Architectures=amd64)

@@ -55,10 +55,10 @@ impl Failure {
 
     /// The whole message: the chain of causes, then the hint on a line of its own.
     pub fn message(&self) -> String {
-        let mut text = self.0.to_string();
+        let mut text = told(&self.0);
         let mut source = self.0.source();
         while let Some(cause) = source {
-            let cause_text = cause.to_string();
+            let cause_text = told(cause);
             if !text.contains(&cause_text) {
                 text.push_str(": ");
                 text.push_str(&cause_text);
@@ -71,6 +71,13 @@ impl Failure {
         }
         text
     }
+}
+
+/// What an error says, without the backtrace that candle's errors carry in their text when RUST_BACKTRACE is set: the
+/// message is for the person who has to act.
+fn told(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.split_once("\n   0: ").map_or(text.as_str(), |(said, _)| said).trim_end().to_owned()
 }
 
 impl<E: Explain> From<E> for Failure {
@@ -104,5 +111,12 @@ mod tests {
         let failure = Failure::from(Unreadable { path: "a.toml", source: std::io::Error::other("denied") });
         assert_eq!(failure.message(), "cannot read a.toml: denied\nhint: chmod u+r a.toml");
         assert_eq!(failure.kind().exit_code(), 69);
+    }
+
+    #[test]
+    fn backtraces_of_tensor_errors_are_left_out() {
+        let source = std::io::Error::other("out of memory\n   0: candle_core::error\n   1: main\n");
+        let failure = Failure::from(Unreadable { path: "a.toml", source });
+        assert_eq!(failure.message(), "cannot read a.toml: out of memory\nhint: chmod u+r a.toml");
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use rstest::rstest;
+use vlash_forge::bench::train::Recipe;
 use vlash_forge::config::train::Preset;
 use vlash_forge::config::{self, Source};
 use vlash_forge::plan::Subject;
@@ -14,41 +15,28 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// How far a prediction may be off.
 const OFF: f64 = 0.15;
 
-const ADAPTERS: &[&str] = &[
-    "adapter.enabled=true",
-    "adapter.rank=16",
-    r#"adapter.targets=["q_proj","k_proj","v_proj","o_proj","gate_proj","up_proj","down_proj","out_proj","fc1","fc2"]"#,
-    "adapter.also_train=[]",
-];
-/// The predecessors' extra modules, and the state condition that two of them belong to.
-const EXTRAS: &[&str] = &[
-    ADAPTERS[0],
-    ADAPTERS[1],
-    ADAPTERS[2],
-    r#"adapter.also_train=["action_in_proj","action_out_proj","time_mlp_in","time_mlp_out","state_proj","state_mlp_in","state_mlp_out","embeddings","input_layernorm","post_attention_layernorm"]"#,
-    "model.state_cond=true",
-];
-const EVERYTHING: &[&str] = &["adapter.enabled=false"];
-const SHARED: &[&str] = &["train.delay.max=8", "train.delay.shared=true"];
+/// What two of the predecessors' extra modules belong to.
+const STATE: &[&str] = &["model.state_cond=true"];
+const SHARED: &[&str] = &[STATE[0], "train.delay.max=8", "train.delay.shared=true"];
 
 #[rstest]
-#[case::lora_floor(ADAPTERS, 1, 3, true, &[], 9.43)]
-#[case::lora_floor_extras(EXTRAS, 1, 3, true, &[], 11.05)]
-#[case::lora(EXTRAS, 1, 2, false, &[], 14.37)]
-#[case::lora_16(EXTRAS, 16, 2, false, &[], 89.96)]
-#[case::lora_16_recompute(EXTRAS, 16, 2, true, &[], 16.87)]
-#[case::shared_4x9(EXTRAS, 4, 2, false, SHARED, 32.74)]
-#[case::full_8_recompute(EVERYTHING, 8, 2, true, &[], 64.43)]
-#[case::full_8(EVERYTHING, 8, 2, false, &[], 75.87)]
+#[case::lora_floor(Recipe::lora(16, false), 1, 3, true, &[], 9.43)]
+#[case::lora_floor_extras(Recipe::lora(16, true), 1, 3, true, STATE, 11.05)]
+#[case::lora(Recipe::lora(16, true), 1, 2, false, STATE, 14.37)]
+#[case::lora_16(Recipe::lora(16, true), 16, 2, false, STATE, 89.96)]
+#[case::lora_16_recompute(Recipe::lora(16, true), 16, 2, true, STATE, 16.87)]
+#[case::shared_4x9(Recipe::lora(16, true), 4, 2, false, SHARED, 32.74)]
+#[case::full_8_recompute(Recipe::full(), 8, 2, true, &[], 64.43)]
+#[case::full_8(Recipe::full(), 8, 2, false, &[], 75.87)]
 fn memory_is_within_15_percent_of_what_was_measured(
-    #[case] trains: &[&str],
+    #[case] recipe: Recipe,
     #[case] batch: usize,
     #[case] cameras: usize,
     #[case] recompute: bool,
     #[case] more: &[&str],
     #[case] measured: f64,
 ) {
-    let mut settings: Vec<String> = trains.iter().chain(more).map(ToString::to_string).collect();
+    let mut settings: Vec<String> = more.iter().map(ToString::to_string).collect();
     settings.extend([
         "model.base=/base".to_string(),
         "data.repo=/data".into(),
@@ -57,9 +45,10 @@ fn memory_is_within_15_percent_of_what_was_measured(
         format!("train.batch_size={batch}"),
         format!("train.activation_checkpointing={recompute}"),
     ]);
-    let loaded = config::load(&Source::Embedded, Some(Preset::Full), &settings).unwrap();
+    let mut config = config::load(&Source::Embedded, Some(Preset::Full), &settings).unwrap().value;
+    (config.adapter, config.model.freeze) = (recipe.adapter, recipe.freeze);
     let cameras = (0..cameras).map(|i| format!("camera_{i}")).collect();
-    let subject = Subject::new(&loaded.value, Some(cameras)).unwrap();
+    let subject = Subject::new(&config, Some(cameras)).unwrap();
     let memory = estimate(&subject, Target::Gpu).unwrap().memory;
     let expected = memory.total() as f64 / GIB;
     let off = expected / measured - 1.0;

@@ -79,8 +79,8 @@ fn stem(source: &Path) -> Result<&str, String> {
     source.file_stem().and_then(|stem| stem.to_str()).ok_or_else(|| format!("{}: not a file name", source.display()))
 }
 
-/// IEEE arithmetic: no fast math, so that a kernel computes what its CPU counterpart does. The compiler works on as many
-/// capabilities at a time as cargo grants jobs.
+/// IEEE arithmetic: no fast math, so that a kernel computes what its CPU counterpart does but for the last bit (products
+/// are fused with sums). The compiler works on as many capabilities at a time as cargo grants jobs.
 fn compile(source: &Path, out: &Path, nvcc: &Path) -> Result<(), String> {
     let target = out.join(format!("{}.fatbin", stem(source)?));
     let mut command = Command::new(nvcc);

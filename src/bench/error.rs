@@ -24,8 +24,8 @@ pub enum BenchError {
     Checkpoint(#[source] Box<CheckpointError>),
     #[error("deciding what trains")]
     Adapter(#[from] AdapterError),
-    #[error("{0}")]
-    Train(#[source] Box<TrainError>),
+    #[error(transparent)]
+    Train(Box<TrainError>),
     #[error("{problem}")]
     Setting { problem: String, hint: &'static str },
     #[error("{what} holds values that are not finite: what was timed computes nothing")]

@@ -135,7 +135,7 @@ impl Call<'_> {
 
     /// Everything that a robot would wait for, but the camera's pixels and their resizing.
     fn whole(&self) -> Result<Vec<f32>, BenchError> {
-        let batch = inputs::batch_to(&self.batch, &self.place.device)?;
+        let batch = self.batch.to_device(&self.place.device)?;
         Ok(self.policy.sample(&batch, &self.noise()?, self.settings.steps)?.flatten_all()?.to_vec1()?)
     }
 
@@ -143,7 +143,7 @@ impl Call<'_> {
     fn halves(&self) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
         let Settings { warmup, calls, steps, .. } = *self.settings;
         let device = &self.place.device;
-        let batch = inputs::batch_to(&self.batch, device)?;
+        let batch = self.batch.to_device(device)?;
         let prefix = repeat(device, warmup, calls, || {
             self.policy.observe(&batch)?;
             Ok(())

@@ -47,24 +47,3 @@ pub fn targets(arch: &Arch, shape: &Shape, seed: u64) -> Result<Targets, BenchEr
         branches: Branches::new(shape.suffixes, &vec![true; rows])?,
     })
 }
-
-/// The batch on `device`.
-pub fn batch_to(batch: &Batch, device: &Device) -> Result<Batch, BenchError> {
-    let there = |tensor: &Tensor| tensor.to_device(device);
-    Ok(Batch {
-        images: batch.images.iter().map(there).collect::<Result<_, _>>()?,
-        image_masks: batch.image_masks.clone(),
-        tokens: there(&batch.tokens)?,
-        token_lengths: batch.token_lengths.clone(),
-        state: there(&batch.state)?,
-    })
-}
-
-/// The targets on `device`.
-pub fn targets_to(targets: &Targets, device: &Device) -> Result<Targets, BenchError> {
-    Ok(Targets {
-        actions: targets.actions.to_device(device)?,
-        is_pad: targets.is_pad.to_device(device)?,
-        ..targets.clone()
-    })
-}

@@ -91,7 +91,8 @@ pub struct Memory {
     pub device_loaded: Option<u64>,
     /// Used on the whole device at the end.
     pub device_used: Option<u64>,
-    /// The most that this process held on the device, context and libraries included.
+    /// The most that tensors held of the device, with everything on it that is none (context, libraries, other
+    /// processes): [`crate::device::memory::Memory::peak`].
     pub device_peak: Option<u64>,
     pub device_total: Option<u64>,
     /// The most that this process held of the host's memory.

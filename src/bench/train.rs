@@ -223,8 +223,8 @@ impl Bench<'_> {
     ) -> Result<(), BenchError> {
         let Settings { steps, warmup, accum, seed, .. } = *self.settings;
         let (arch, device) = (self.policy.arch(), &self.place.device);
-        let batch = inputs::batch_to(&inputs::batch(arch, shape, seed)?, device)?;
-        let targets = inputs::targets_to(&inputs::targets(arch, shape, seed)?, device)?;
+        let batch = inputs::batch(arch, shape, seed)?.to_device(device)?;
+        let targets = inputs::targets(arch, shape, seed)?.to_device(device)?;
         device::memory::reset_peak(device);
         let mut times = Times::default();
         for step in 0..warmup + steps {

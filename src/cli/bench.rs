@@ -12,8 +12,9 @@ use crate::bench::place::Wanted;
 use crate::bench::report::Report;
 use crate::bench::{BenchError, infer, load, ops, render, table, train};
 use crate::cli::output::{print, tell};
+use crate::cli::typed::{self, UsageError};
+use crate::config;
 use crate::config::train::{DeviceKind, Dtype, LossParity, Preset, TrainConfig};
-use crate::config::{self, Source};
 use crate::error::{Failure, Kind};
 
 const INFER: &str = "\
@@ -60,7 +61,7 @@ pub enum Command {
 #[derive(clap::Args)]
 struct Where {
     /// The device
-    #[arg(long, value_name = "auto|cpu|cuda", value_parser = word::<DeviceKind>)]
+    #[arg(long, value_name = "auto|cpu|cuda|cuda:N", value_parser = word::<DeviceKind>)]
     device: Option<DeviceKind>,
     /// Of the transformers' weights [default: bfloat16 on a GPU, float32 on the CPU]
     #[arg(long, value_name = "bfloat16|float32", value_parser = word::<Dtype>)]
@@ -362,16 +363,9 @@ impl Table {
 
 /// A configuration file with settings, or settings of the built-in one.
 fn configuration(typed: &[String], preset: Option<Preset>) -> Result<TrainConfig, Failure> {
-    let (settings, files): (Vec<&String>, Vec<&String>) = typed.iter().partition(|text| text.contains('='));
-    let source = match files.as_slice() {
-        [] => Source::Embedded,
-        [file] => Source::File(PathBuf::from(file)),
-        [first, second, ..] => {
-            let problem = format!("two configuration files, {first} and {second}; settings are written key=value");
-            return Err(BenchError::Setting { problem, hint: "vlash bench train --help" }.into());
-        }
-    };
-    let settings: Vec<String> = settings.into_iter().cloned().collect();
+    let (settings, files): (Vec<String>, Vec<String>) = typed.iter().cloned().partition(|text| text.contains('='));
+    let (source, _) =
+        typed::configuration(files, &[]).map_err(|message| UsageError { message, help: "vlash bench --help" })?;
     let loaded = config::load(&source, preset, &settings)?;
     for note in &loaded.notes {
         tell(format_args!("note: {note}"));

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::cli::output;
-use crate::cli::typed::{self, Flag, Typed};
+use crate::cli::typed::{self, Flag, Typed, UsageError};
 use crate::config::train::{DeviceKind, Preset, TrainConfig};
 use crate::config::{self, Source};
 use crate::dataset::{Metadata, reach, resolve};
@@ -34,7 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   vlash plan configs/train/pi05_lora.toml
   vlash plan configs/train/pi05_full.toml train.batch_size=1 --gpu H200
-  vlash plan examples/train/pi05/cloud.yaml --gpu \"RTX 4090\" --json
+  vlash plan async_lora.yaml --gpu \"RTX 4090\" --json
 
 Neither a GPU nor the dataset nor the weights need be here. Memory is in GiB (2^30 bytes), at the highest point of a
 step; time is a range.";
@@ -60,29 +60,15 @@ struct Request {
 impl Request {
     /// Interprets the arguments; `None` when help was asked for.
     fn parse(arguments: &[String]) -> Result<Option<Request>, UsageError> {
-        let Typed { positionals, flags, overrides } = typed::sort(FLAGS, arguments).map_err(UsageError)?;
+        let usage = |message| UsageError { message, help: "vlash plan --help" };
+        let Typed { positionals, flags, overrides } = typed::sort(FLAGS, arguments).map_err(usage)?;
         let value = |name: &str| flags.iter().rev().find(|(flag, _)| *flag == name).map(|(_, value)| value.clone());
         if value("--help").is_some() {
             return Ok(None);
         }
-        let (source, preset) = typed::configuration(positionals, &flags).map_err(UsageError)?;
+        let (source, preset) = typed::configuration(positionals, &flags).map_err(usage)?;
         let (gpu, json) = (value("--gpu"), value("--json").is_some());
         Ok(Some(Request { source, preset, overrides, gpu, json }))
-    }
-}
-
-/// Arguments that make no sense.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct UsageError(String);
-
-impl Explain for UsageError {
-    fn kind(&self) -> Kind {
-        Kind::Input
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some("vlash plan --help".into())
     }
 }
 
@@ -119,8 +105,12 @@ fn report(subject: &Subject, named: Option<&str>) -> Result<Report, Failure> {
     if let Some(name) = named {
         return Ok(Report::of(subject, On::card(cards::named(name)?))?);
     }
-    // A machine without a GPU is no reason not to plan.
-    let here = device::open(DeviceKind::Auto).ok();
+    // The GPU that the run would take, else the first; a machine without one is no reason not to plan.
+    let kind = match subject.config.runtime.device {
+        DeviceKind::Cuda(index) => DeviceKind::Cuda(index),
+        DeviceKind::Auto | DeviceKind::Cpu => DeviceKind::Auto,
+    };
+    let here = device::open(kind).ok();
     Ok(match here.as_ref().and_then(|opened| Some((opened, opened.gpu.as_ref()?))) {
         Some((opened, gpu)) => Report::of(subject, fit::on(gpu, fit::free_bytes(gpu, opened)))?,
         None => Report::of(subject, On::GPU)?,

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use crate::cli::typed::{self, Flag, Typed};
+use crate::cli::typed::{self, Flag, Typed, UsageError};
 use crate::cli::{output, train_run};
 use crate::config::train::Preset;
 use crate::config::{self, Source};
-use crate::error::{Explain, Failure, Kind};
+use crate::error::Failure;
 
 const FLAGS: &[Flag] = &[
     Flag {
@@ -80,14 +80,15 @@ pub struct Request {
 impl Request {
     /// Interprets the arguments; `None` when help was asked for.
     pub fn parse(arguments: &[String]) -> Result<Option<Request>, UsageError> {
-        let Typed { positionals, flags, overrides } = typed::sort(FLAGS, arguments).map_err(UsageError)?;
+        let usage = |message| UsageError { message, help: "vlash train --help" };
+        let Typed { positionals, flags, overrides } = typed::sort(FLAGS, arguments).map_err(usage)?;
         let has = |name: &str| flags.iter().any(|(flag, _)| *flag == name);
         if has("--help") {
             return Ok(None);
         }
         let values =
             |name: &'static str| flags.iter().filter(move |(flag, _)| *flag == name).map(|(_, value)| value.clone());
-        let (source, preset) = typed::configuration(positionals, &flags).map_err(UsageError)?;
+        let (source, preset) = typed::configuration(positionals, &flags).map_err(usage)?;
         let new: Vec<String> = values("--allow-new").collect();
         let allowed = (!new.is_empty()).then(|| format!("model.allow_new={}", serde_json::json!(new)));
         Ok(Some(Request {
@@ -101,21 +102,6 @@ impl Request {
             tui: !has("--no-tui"),
             json: has("--json"),
         }))
-    }
-}
-
-/// Arguments that make no sense.
-#[derive(Debug, PartialEq, thiserror::Error)]
-#[error("{0}")]
-pub struct UsageError(String);
-
-impl Explain for UsageError {
-    fn kind(&self) -> Kind {
-        Kind::Input
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some("vlash train --help".into())
     }
 }
 

@@ -5,6 +5,26 @@ use std::path::PathBuf;
 
 use crate::config::train::Preset;
 use crate::config::{self, Source};
+use crate::error::{Explain, Kind};
+
+/// Arguments that make no sense.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct UsageError {
+    pub message: String,
+    /// The command that explains them.
+    pub help: &'static str,
+}
+
+impl Explain for UsageError {
+    fn kind(&self) -> Kind {
+        Kind::Input
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(self.help.into())
+    }
+}
 
 /// An option of a command.
 pub(super) struct Flag {

@@ -36,14 +36,15 @@ impl Built {
     }
 }
 
-/// The driver releases that first supported a CUDA version, as people know them.
+/// The driver release that first supported a CUDA version, as people know it; of versions from
+/// [`DRIVER_AT_LEAST`] on.
 pub fn driver_release((major, minor): (u32, u32)) -> Option<u32> {
     // CUDA's release notes, table "CUDA Toolkit and Minimum Required Driver Version".
     match (major, minor) {
-        (12, 0..=4) => Some(550),
+        (12, 4) => Some(550),
         (12, 5) => Some(555),
         (12, 6) => Some(560),
-        (12, 7 | 8) => Some(570),
+        (12, 8) => Some(570),
         (12, 9) => Some(575),
         (13, 0) => Some(580),
         _ => None,

@@ -13,7 +13,8 @@ use super::values;
 /// `x̂·(1 + scale) + shift` with `x̂ = x·rsqrt(mean(x²) + eps)` over the last axis of `x` `[…, C]`.
 ///
 /// `modulation` `[…, 3C]` holds scale, shift and gate (in this order; the gate is for [`super::gated_residual`]).
-/// f32 inside, the type of `x` outside; the modulation is f32. Its rows spread evenly over the rows of `x`: `[B, 3C]` serves all tokens of a sample, `[B, T, 3C]` each token.
+/// f32 inside, the type of `x` outside; the modulation is f32. Its rows spread evenly over the rows of `x`: `[B, 3C]`
+/// serves all tokens of a sample, `[B, T, 3C]` each token.
 pub fn ada_rms(x: &Tensor, modulation: &Tensor, eps: f64) -> Result<Tensor> {
     rows_each(x, modulation)?;
     x.contiguous()?.apply_op2(&modulation.contiguous()?, AdaRms { eps: eps as f32 })

@@ -1,6 +1,7 @@
 //! GPUs, as their data sheets and the driver describe them.
 
 use super::subject::PlanError;
+use crate::device::requirements::CAPABILITY_AT_LEAST;
 
 /// A card.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,8 +28,9 @@ impl Card {
 
     /// Why it cannot train this policy, whatever its memory.
     pub fn refusal(&self) -> Option<String> {
-        let (major, minor) = self.capability;
-        self.bf16_tflops.is_none().then(|| format!("no bf16: compute capability {major}.{minor}, 8.0 is needed"))
+        let ((major, minor), (needed, step)) = (self.capability, CAPABILITY_AT_LEAST);
+        let why = || format!("no bf16: compute capability {major}.{minor}, {needed}.{step} is needed");
+        self.bf16_tflops.is_none().then(why)
     }
 }
 
@@ -81,9 +83,9 @@ fn words(name: &str) -> Vec<String> {
     words.map(str::to_ascii_lowercase).collect()
 }
 
-/// Whether a word of a card's name tells its memory or its form, not the card.
+/// Whether a word of a card's name tells its memory or its form, not the card; a Jetson's driver says "Orin" alone.
 fn is_variant(word: &str) -> bool {
-    word.ends_with("gb") || ["sxm", "pcie"].contains(&word)
+    word.ends_with("gb") || ["agx", "sxm", "pcie"].contains(&word)
 }
 
 /// Whether `name`, in words, is the driver's for `card`: an "RTX A4000" is no A40, an "L40S" no L4.
@@ -130,14 +132,20 @@ fn nearest(wanted: &str) -> Option<&'static Card> {
     scored.filter(|(score, _)| *score > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, card)| card)
 }
 
+/// How far the memory of a card may be from that of the table, as a share: more is another card of the same name, such
+/// as a laptop's.
+const OTHER_MEMORY: f64 = 0.25;
+
 /// The card that the driver describes, by its name and its memory ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB").
+/// None: the table does not have it, so nothing is known of its speed.
 pub fn detected(name: &str, total_bytes: u64) -> Option<&'static Card> {
     let driver = words(name);
-    let of_memory = |card: &Card| card.memory_bytes().abs_diff(total_bytes);
+    let off = |card: &Card| card.memory_bytes().abs_diff(total_bytes);
     let pcie = driver.iter().any(|word| word == "pcie");
-    // The nearest memory, then the form.
-    CARDS.iter().filter(|card| is_named(&driver, card)).min_by_key(|card| {
-        let form = u8::from(card.name.ends_with("PCIe") != pcie);
-        (of_memory(card) >> 32, form)
-    })
+    CARDS
+        .iter()
+        .filter(|card| is_named(&driver, card))
+        .filter(|card| off(card) as f64 <= OTHER_MEMORY * card.memory_bytes() as f64)
+        // The nearest memory, in steps that tell sizes apart and not reserves; then the form.
+        .min_by_key(|card| (off(card) >> 32, card.name.ends_with("PCIe") != pcie))
 }

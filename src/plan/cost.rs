@@ -18,8 +18,10 @@ use crate::policy::parameters::path;
 
 /// Bytes of an f32.
 const FULL: f64 = 4.0;
+/// Bytes that the global norm moves per element: the gradient in.
+pub(super) const CLIP_BYTES: u64 = 4;
 /// Bytes that one update of AdamW moves per element: gradient, master and two moments in, master and moments out.
-const UPDATE_BYTES: f64 = 7.0 * FULL;
+pub(super) const UPDATE_BYTES: u64 = 7 * 4;
 
 /// What a device can do at most.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -169,8 +171,8 @@ pub fn training(arch: &Arch, shape: &Shape, plan: &dyn TrainPlan, recompute: boo
     Training {
         forward,
         backward,
-        clip: Work::moving(FULL * updated),
-        optimizer: Work::moving(UPDATE_BYTES * updated),
+        clip: Work::moving(CLIP_BYTES as f64 * updated),
+        optimizer: Work::moving(UPDATE_BYTES as f64 * updated),
         updated,
     }
 }

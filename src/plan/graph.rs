@@ -136,16 +136,14 @@ struct Node {
     tracked: bool,
     /// A weight: its memory belongs to the policy.
     weight: bool,
-    /// The input of the segment that it stands for, and whether it is a copy of its own.
+    /// The input of the segment that it stands for; a tracked one is a copy of its own.
     input: Option<usize>,
 }
 
-/// The operations of one segment in the order of computation.
-#[derive(Debug)]
+/// The operations of one segment in the order of computation; trained weights and wanted inputs are tracked.
+#[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: Vec<Node>,
-    /// Whether trained weights and wanted inputs are tracked.
-    record: bool,
     pub kernels: Vec<Kernel>,
 }
 
@@ -160,17 +158,13 @@ pub(super) struct Pulled {
 }
 
 impl Graph {
-    pub fn new(record: bool) -> Graph {
-        Graph { nodes: Vec::new(), record, kernels: Vec::new() }
-    }
-
     fn push(&mut self, node: Node) -> Id {
         self.nodes.push(node);
         Id(self.nodes.len() - 1)
     }
 
     fn leaf(&mut self, size: Size, tracked: bool, weight: bool, input: Option<usize>) -> Id {
-        self.push(Node { size, op: Op::VIEW, args: Vec::new(), tracked: tracked && self.record, weight, input })
+        self.push(Node { size, op: Op::VIEW, args: Vec::new(), tracked, weight, input })
     }
 
     /// The `index`-th input; a wanted one is copied into a variable.

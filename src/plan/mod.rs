@@ -9,8 +9,9 @@
 //! * [`ladder`]: what to give up, in which order, when it does not;
 //! * [`report`]: all of it for a person or a program.
 //!
-//! Everything is a pure function of its arguments: no device is asked, no weight is read. The tests hold the sizes
-//! against `Policy::kept_bytes`, so that planner and network cannot drift apart.
+//! No device is asked and no weight is read: of files [`subject`] takes a base's `config.json`, of the machine [`time`]
+//! its number of cores, and the rest is a pure function of its arguments. The tests hold the sizes against
+//! `Policy::kept_bytes`, so that planner and network cannot drift apart.
 
 pub mod calibration;
 pub mod cards;

@@ -259,11 +259,21 @@ fn cards_are_found_by_what_people_and_drivers_call_them() {
         ("NVIDIA GH200 480GB", 95 * gib, "GH200"),
         ("Tesla T4", 15 * gib, "T4"),
         ("Tesla V100-SXM2-32GB", 32 * gib, "V100 32GB"),
+        ("Orin", 30 * gib, "AGX Orin 32GB"),
+        ("Orin", 61 * gib, "AGX Orin 64GB"),
     ] {
         assert_eq!(detected(driver, bytes).map(|card| card.name), Some(name), "{driver}");
     }
-    assert_eq!(detected("NVIDIA GeForce GTX 1080", 8 * gib), None);
-    assert_eq!(detected("NVIDIA RTX A4000", 16 * gib), None, "no A40");
+    // Others, whose names hold one of the table or that share it: a laptop's, an Orin NX.
+    for (driver, size) in [
+        ("NVIDIA GeForce GTX 1080", 8),
+        ("NVIDIA L40", 45),
+        ("NVIDIA RTX A4000", 16),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 16),
+        ("Orin", 15),
+    ] {
+        assert_eq!(detected(driver, size * gib), None, "{driver}");
+    }
 }
 
 /// Whatever fits a card fits a larger one; what lacks bf16 fits nothing.

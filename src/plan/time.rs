@@ -4,14 +4,14 @@ use serde::Serialize;
 
 use super::calibration::CALIBRATION;
 use super::cards::Card;
-use super::cost::Peak;
+use super::cost::{self, Peak};
 use super::graph::Kernel;
 use super::memory::Estimate;
 use super::subject::{Subject, Target};
 use crate::config::train::Dtype;
 
-/// Bytes that the update of one parameter moves: master and two moments read and written, gradient read twice.
-const UPDATE_BYTES: u64 = 32;
+/// Bytes that one parameter moves between the backward pass and the next step.
+const UPDATE_BYTES: u64 = cost::CLIP_BYTES + cost::UPDATE_BYTES;
 /// Kernels that the update of one tensor starts: its norm, and the step.
 const UPDATE_KERNELS: u64 = 2;
 

@@ -190,20 +190,20 @@ impl Walker<'_> {
         self.run(segment, inputs)[0]
     }
 
-    /// A segment with its inputs as leaves.
-    fn record(&self, segment: Segment, inputs: &[Value], record: bool) -> (Graph, Vec<Id>, Vec<Id>) {
-        let mut graph = Graph::new(record);
+    /// A segment with its inputs as leaves, and its outputs.
+    fn record(&self, segment: Segment, inputs: &[Value]) -> (Graph, Vec<Id>) {
+        let mut graph = Graph::default();
         let leaves: Vec<Id> = inputs
             .iter()
             .enumerate()
             .map(|(index, value)| graph.input(index, self.values[value.id], value.wanted))
             .collect();
         let outputs = segment.compute(&mut graph, &self.sizes, &leaves);
-        (graph, leaves, outputs)
+        (graph, outputs)
     }
 
     fn run(&mut self, segment: Segment, inputs: &[Value]) -> Vec<Value> {
-        let (graph, _, outputs) = self.record(segment, inputs, true);
+        let (graph, outputs) = self.record(segment, inputs);
         let (retained, shared) = graph.retained(&outputs);
         let wanted = graph.tracked_bytes() > 0 || graph.trains();
         self.kernels.extend(&graph.kernels);
@@ -239,7 +239,7 @@ impl Walker<'_> {
         pending.insert(velocity.id, self.values[velocity.id].bytes());
         let mut parameters = 0;
         while let Some(step) = self.steps.pop() {
-            let (graph, _, outputs) = self.record(step.segment, &step.inputs, true);
+            let (graph, outputs) = self.record(step.segment, &step.inputs);
             if self.recompute {
                 self.kernels.extend(&graph.kernels);
             }

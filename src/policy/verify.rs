@@ -325,8 +325,8 @@ fn is_half_precision(tensors: &BTreeMap<String, Tensor>) -> bool {
 
 /// What agreement of f32 with a bfloat16 run means: about twice the differences that the fixtures' README names (0.05
 /// in velocities, 0.006 in the loss; three times its 0.025 in actions, since a vision tower in bfloat16 adds to it), and
-/// as much for what else was measured there (8e-3 in
-/// embeddings, 0.05 in hidden states, 0.16 in squared errors of up to 20).
+/// as much for what else was measured there (8e-3 in embeddings, 0.05 in hidden states, 0.16 in squared errors of up
+/// to 20).
 fn half_precision_tolerance(name: &str) -> f64 {
     match name.rsplit('.').next().unwrap_or(name) {
         "loss" => 0.012,

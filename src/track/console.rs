@@ -116,8 +116,11 @@ pub fn line(body: &Body) -> Option<String> {
 
 fn step_line(m: &StepMetrics) -> String {
     let chunks = m.chunks_per_s.map_or(String::new(), |rate| format!(" {rate:.1} chunks/s"));
+    let gib = |bytes: u64| bytes as f64 / f64::from(1u32 << 30);
+    let gpu =
+        m.gpu_memory.map_or(String::new(), |gpu| format!(", GPU {:.1} of {:.0} GiB", gib(gpu.peak), gib(gpu.total)));
     format!(
-        "step {} loss {:.4} valid {:.4} gnorm {:.3} lr {:.3e} epoch {:.2} {:.1} samples/s{chunks} {:.0} ms/step (data {:.0} forward {:.0} backward {:.0} optimizer {:.0}){}",
+        "step {} loss {:.4} valid {:.4} gnorm {:.3} lr {:.3e} epoch {:.2} {:.1} samples/s{chunks} {:.0} ms/step (data {:.0} forward {:.0} backward {:.0} optimizer {:.0}){gpu}{}",
         m.step,
         m.loss,
         m.loss_valid,
@@ -194,6 +197,7 @@ pub fn count(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::track::event::GpuMemory;
 
     #[test]
     fn numbers_read_well() {
@@ -219,11 +223,13 @@ mod tests {
         let metrics = StepMetrics {
             samples_per_s: 10.0,
             chunks_per_s: Some(30.0),
+            gpu_memory: Some(GpuMemory { used: 0, peak: 10 << 30, total: 80 << 30 }),
             loss_by_delay: vec![Some(0.41), None, Some(0.39)],
             ..Default::default()
         };
         let text = line(&Body::Step(metrics)).unwrap();
         assert!(text.contains(" 10.0 samples/s 30.0 chunks/s "), "{text}");
+        assert!(text.contains("), GPU 10.0 of 80 GiB"), "{text}");
         assert!(text.ends_with(", by delay 0..2: 0.4100 - 0.3900"), "{text}");
         let plain = line(&Body::Step(StepMetrics::default())).unwrap();
         assert!(!plain.contains("chunks/s") && plain.ends_with(')'), "{plain}");

@@ -71,6 +71,19 @@ pub struct StepMetrics {
     pub optimizer_s: f64,
     /// Peak resident memory of the process in bytes.
     pub memory_bytes: u64,
+    /// Of the GPU that computes; none on the CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<GpuMemory>,
+}
+
+/// Bytes of a GPU's memory, as its driver counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuMemory {
+    /// In use by whoever.
+    pub used: u64,
+    /// The most of it that was in use while this run went on: by the run, and by others beside it.
+    pub peak: u64,
+    pub total: u64,
 }
 
 /// Held-out losses. All by the valid-element definition.

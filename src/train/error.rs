@@ -14,7 +14,7 @@ use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::loader::LoaderError;
 use crate::dataset::window::WindowError;
 use crate::dataset::write::WriteError;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, is_out_of_memory};
 use crate::error::{Explain, Kind};
 use crate::plan::{PlanError, Report};
 use crate::policy::arch::ArchError;
@@ -35,8 +35,6 @@ pub enum TrainError {
     Device(#[from] DeviceError),
     #[error(transparent)]
     Plan(#[from] PlanError),
-    #[error("{name} has no bf16 (compute capability {}.{}, 8.0 is needed)", .capability.0, .capability.1)]
-    NoBf16 { name: String, capability: (u32, u32) },
     #[error("{}\n{}{}", .0.verdict().unwrap_or_default(), .0.memory_text(), .0.ladder_text().trim_end())]
     DoesNotFit(Box<Report>),
     #[error(transparent)]
@@ -125,9 +123,9 @@ impl Explain for TrainError {
             TrainError::Clip(error) => error.kind(),
             TrainError::FirstStep(error) => error.kind(),
             TrainError::Io { .. } | TrainError::Disk { .. } => Kind::Environment,
+            TrainError::Tensor(error) if is_out_of_memory(error) => Kind::Environment,
             TrainError::Tensor(_) => Kind::Internal,
             TrainError::NoTokenizer
-            | TrainError::NoBf16 { .. }
             | TrainError::DoesNotFit(_)
             | TrainError::Changed { .. }
             | TrainError::NothingToResume { .. }
@@ -147,8 +145,8 @@ impl Explain for TrainError {
             TrainError::Device(error) => error.hint(),
             TrainError::Plan(error) => error.hint(),
             TrainError::OutOfMemory(error) => error.hint(),
-            TrainError::NoBf16 { .. } => {
-                Some("train on a card of the Ampere generation or later, or with runtime.device=cpu".into())
+            TrainError::Tensor(error) if is_out_of_memory(error) => {
+                Some("vlash plan shows what the run needs, nvidia-smi what else runs on the GPU".into())
             }
             TrainError::DoesNotFit(report) => Some(match report.way_out() {
                 Some(settings) => format!("the same command with {settings}"),
@@ -198,5 +196,19 @@ impl Explain for TrainError {
             ),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_device_is_the_environments_and_any_other_tensor_error_a_defect() {
+        let full = TrainError::Tensor(candle_core::Error::Msg("DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"\")".into()));
+        assert_eq!(full.kind(), Kind::Environment);
+        assert!(full.hint().is_some_and(|hint| hint.contains("vlash plan")));
+        let other = TrainError::Tensor(candle_core::Error::Msg("shapes differ".into()));
+        assert_eq!((other.kind(), other.hint()), (Kind::Internal, None));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
 use super::error::TrainError;
 use crate::adapter::base::BaseIdentity;
@@ -48,8 +48,14 @@ impl Exporter {
             None => Ok(checkpoint::write(directory, &self.contents(), tensors)?),
             Some(export) => {
                 let adapter = export.adapter(policy.trained())?;
-                let merged = merge(&adapter, &export.base, tensors)?;
-                checkpoint::write(directory, &self.contents(), merged)?;
+                let mut merge = Merge::onto(&adapter, &export.base, BasePolicy::Same)?;
+                // In the host's memory: f32 copies of single weights, 2 GB the largest, must not be taken from a GPU that
+                // training fills.
+                let merged = |name: &str, tensor: &Tensor| {
+                    merge.tensor(name, &tensor.to_device(&Device::Cpu)?).map_err(candle_core::Error::wrap)
+                };
+                checkpoint::write_changed(directory, &self.contents(), tensors, merged)?;
+                merge.finish()?;
                 let place = directory.join(ADAPTERS);
                 std::fs::create_dir_all(&place).map_err(|source| TrainError::Io {
                     action: "create",
@@ -80,21 +86,8 @@ impl Exporter {
 
 impl AdapterExport {
     fn adapter(&self, trained: &[Trained]) -> Result<Adapter, TrainError> {
-        let tensors = trained.iter().map(|t| (t.name.clone(), t.var.as_detached_tensor()));
+        let host = |t: &Trained| Ok((t.name.clone(), t.var.as_detached_tensor().to_device(&Device::Cpu)?));
+        let tensors = trained.iter().map(host).collect::<candle_core::Result<Vec<_>>>()?;
         Ok(Adapter::from_trained("this run", self.peft.clone(), tensors, Some(self.base.clone()))?)
     }
-}
-
-fn merge(
-    adapter: &Adapter,
-    base: &BaseIdentity,
-    tensors: Vec<(String, Tensor)>,
-) -> Result<Vec<(String, Tensor)>, TrainError> {
-    let mut merge = Merge::onto(adapter, base, BasePolicy::Same)?;
-    let merged = tensors
-        .into_iter()
-        .map(|(name, tensor)| Ok((name.clone(), merge.tensor(&name, &tensor)?)))
-        .collect::<Result<_, TrainError>>()?;
-    merge.finish()?;
-    Ok(merged)
 }

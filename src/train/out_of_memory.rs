@@ -7,6 +7,7 @@ use crate::device;
 use crate::error::{Explain, Kind};
 use crate::plan::Report;
 use crate::plan::report::gib;
+use crate::policy::processor::ProcessorError;
 
 /// What failed, what was expected, and what is left of the run.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +80,7 @@ impl Explain for OutOfMemory {
         if self.checkpoint.is_some() { Kind::Stopped } else { Kind::Environment }
     }
 
-    /// The steps down that cost no sample and no accuracy and that a begun run can take.
+    /// The steps down that a begun run can take, up to the first that needs a new one.
     fn hint(&self) -> Option<String> {
         let can = self.plan.ladder.rungs.iter().take_while(|rung| rung.resumes).count();
         let settings = self.plan.ladder.settings(can);
@@ -95,6 +96,7 @@ impl Explain for OutOfMemory {
 pub(super) fn exhausted(error: TrainError) -> Result<candle_core::Error, TrainError> {
     match error {
         TrainError::Tensor(source)
+        | TrainError::Processor(ProcessorError::Device { source, .. })
         | TrainError::Clip(ClipError::Unreadable { source, .. })
         | TrainError::Optimizer(OptimizerError::Tensor { source, .. })
             if device::is_out_of_memory(&source) =>

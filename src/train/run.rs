@@ -305,7 +305,7 @@ fn train(
     )?;
     let validator = match &session.data.held_out {
         Some(held_out) if config.validation.batches > 0 => {
-            Some(Validator::new(held_out, &session.data.window, &model.processor, config, &model.device)?)
+            Some(Validator::new(held_out, &session.data.window, &model.processor, config)?)
         }
         _ => None,
     };

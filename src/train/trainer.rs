@@ -30,7 +30,7 @@ use crate::policy::flow::{self, TimeSampling};
 use crate::policy::{Policy, StepOptions};
 use crate::random;
 use crate::track::control::{self, Command, Request};
-use crate::track::event::{Body, Level, StepMetrics, ValidationMetrics};
+use crate::track::event::{Body, GpuMemory, Level, StepMetrics, ValidationMetrics};
 use crate::track::recorder::Recorder;
 use crate::track::status::State;
 
@@ -263,6 +263,11 @@ impl Trainer<'_> {
                 epoch: self.state.samples as f64 / self.epoch_len.max(1) as f64,
                 samples: self.state.samples,
                 memory_bytes: memory::peak_resident_bytes(),
+                gpu_memory: device::memory::read(self.policy.device()).map(|memory| GpuMemory {
+                    used: memory.used,
+                    peak: memory.peak,
+                    total: memory.total,
+                }),
                 ..means
             };
             let left = self.config.train.steps as u64 - step;

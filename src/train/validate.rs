@@ -21,7 +21,7 @@ use crate::policy::processor::{Prepared, Processor, TokenPadding};
 use crate::policy::{Policy, flow};
 use crate::track::event::ValidationMetrics;
 
-/// The prepared held-out batches.
+/// The prepared held-out batches, on the host: a device holds one of them at a time, as in training.
 pub struct Validator {
     batches: Vec<HeldOut>,
     max_delay: usize,
@@ -45,7 +45,6 @@ impl Validator {
         window: &WindowSpec,
         processor: &Arc<Processor>,
         config: &TrainConfig,
-        device: &Device,
     ) -> Result<Validator, TrainError> {
         let size = config.train.batch_size;
         let wanted = (config.validation.batches * size).min(dataset.len());
@@ -64,7 +63,7 @@ impl Validator {
             .map(|b| prepared.iter().skip(b).step_by(count).cloned().collect::<Vec<_>>())
             .filter(|rows| !rows.is_empty())
             .enumerate()
-            .map(|(number, rows)| HeldOut::new(&rows, number, processor, config, device))
+            .map(|(number, rows)| HeldOut::new(&rows, number, processor, config))
             .collect::<Result<_, _>>()?;
         Ok(Validator { batches, max_delay: config.train.delay.max })
     }
@@ -75,14 +74,17 @@ impl Validator {
         let mut sums = [0.0; 3];
         let (mut frames, mut shuffled_frames) = (0, 0);
         let mut by_delay = ByDelay::up_to(self.max_delay);
+        let device = policy.device();
         for held in &self.batches {
-            let own = policy.losses(&held.batch, &held.targets, &held.draw, LossParity::Valid)?;
+            let (targets, draw) = (held.targets.to_device(device)?, held.draw.to_device(device)?);
+            let losses = |batch: &Batch| policy.losses(&batch.to_device(device)?, &targets, &draw, LossParity::Valid);
+            let own = losses(&held.batch)?;
             sums[0] += own.loss_valid * held.frames as f64;
             sums[1] += own.zero_velocity * held.frames as f64;
             by_delay.add(&held.delays, &own.rows);
             frames += held.frames;
             if let Some(batch) = &held.shuffled {
-                let other = policy.losses(batch, &held.targets, &held.draw, LossParity::Valid)?;
+                let other = losses(batch)?;
                 sums[2] += other.loss_valid * held.frames as f64;
                 shuffled_frames += held.frames;
             }
@@ -116,8 +118,8 @@ impl HeldOut {
         number: usize,
         processor: &Processor,
         config: &TrainConfig,
-        device: &Device,
     ) -> Result<HeldOut, TrainError> {
+        let device = &Device::Cpu;
         let (batch, targets) = processor.collate(rows, TokenPadding::Longest, device)?;
         let shape: [usize; 3] = targets.actions.dims3()?.into();
         // No training step has this number, so no training draw repeats here.

@@ -12,7 +12,7 @@ use super::capability::{ColorLevel, Glyphs};
 use super::state::{Data, Settings, State};
 use super::theme::Tone;
 use super::view;
-use crate::track::event::{Body, Event, Level, StepMetrics, ValidationMetrics};
+use crate::track::event::{Body, Event, GpuMemory, Level, StepMetrics, ValidationMetrics};
 use crate::track::reader::{RunFacts, Update};
 use crate::track::status::{State as RunState, Status};
 
@@ -78,6 +78,7 @@ pub fn metrics(step: u64) -> StepMetrics {
         backward_s: 0.161,
         optimizer_s: 0.038,
         memory_bytes: 6_764_573_491,
+        gpu_memory: Some(GpuMemory { used: 9_126_805_504, peak: 10_123_804_672, total: 85_899_345_920 }),
     }
 }
 

@@ -8,6 +8,7 @@ use candle_core::{DType, Device, Error, Result, Tensor};
 use rand::Rng;
 use rayon::prelude::*;
 use vlash_forge::adapter::select::plan_for;
+use vlash_forge::bench::train::Recipe;
 use vlash_forge::config::train::{AdapterConfig, LossParity};
 use vlash_forge::device::memory;
 use vlash_forge::policy::arch::Arch;
@@ -50,34 +51,7 @@ impl Training {
     }
 
     fn adapter(self) -> AdapterConfig {
-        let owned = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
-        let targets =
-            ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "out_proj", "fc1", "fc2"];
-        let extras: &[&str] = match self {
-            Training::Lora => &[],
-            Training::Cloud => &[
-                "action_in_proj",
-                "action_out_proj",
-                "time_mlp_in",
-                "time_mlp_out",
-                "state_proj",
-                "state_mlp_in",
-                "state_mlp_out",
-                "embeddings",
-                "input_layernorm",
-                "post_attention_layernorm",
-            ],
-        };
-        AdapterConfig {
-            enabled: true,
-            rank: 16,
-            alpha: 16.0,
-            dropout: 0.0,
-            rslora: false,
-            targets: owned(&targets),
-            also_train: owned(extras),
-            quantize: None,
-        }
+        Recipe::lora(16, self == Training::Cloud).adapter
     }
 
     /// The published size; of a dry run on the CPU the tiny one.

@@ -124,10 +124,11 @@ fn start(index: usize) -> candle_core::Result<CudaDevice> {
     // SAFETY: every tensor of this device is used on the one stream that was just made; nothing to order.
     unsafe { device.disable_event_tracking() };
     let context = context(&device);
-    let keep =
-        pool(&context).and_then(|pool| set(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX));
-    keep.map_err(|source| candle_core::Error::from(CudaError::from(source)))?;
-    Ok(device)
+    match pool(&context).and_then(|pool| set(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)) {
+        // An integrated GPU may have no pools; cudarc then allocates without one.
+        Ok(()) | Err(DriverError(CUresult::CUDA_ERROR_NOT_SUPPORTED)) => Ok(device),
+        Err(source) => Err(CudaError::from(source).into()),
+    }
 }
 
 fn context(device: &CudaDevice) -> Arc<CudaContext> {

@@ -22,16 +22,18 @@ pub fn gelu((x, layout): Storage) -> Result<(CudaStorage, Shape)> {
 
 pub fn gelu_backward(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     let (held, g) = (hold(x, "gelu")?, hold(g, "gelu")?);
+    let gradient = g.view.typed(x.dtype(), "gelu")?;
     filled(x, x.dtype(), x.shape(), |device, out| {
         let n = out.elements;
-        let arguments = [held.view.into(), g.view.into(), out.into(), size(n)];
+        let arguments = [held.view.into(), gradient.into(), out.into(), size(n)];
         launch(device, "gelu_dx", held.view.dtype, Grid::elements(n)?, &arguments)
     })
 }
 
 pub fn gated_gelu((gate, gl): Storage, (up, ul): Storage) -> Result<(CudaStorage, Shape)> {
     let (op, device) = ("gated_gelu", &gate.device);
-    let (gate, up) = (View::of(gate, gl, op)?, View::of(up, ul, op)?);
+    let gate = View::of(gate, gl, op)?;
+    let up = View::of(up, ul, op)?.typed(gate.dtype, op)?;
     let y = output(device, gate.dtype, gate.elements, |y| {
         let arguments = [gate.into(), up.into(), y.into(), size(gate.elements)];
         launch(device, op, gate.dtype, Grid::elements(gate.elements)?, &arguments)
@@ -42,13 +44,14 @@ pub fn gated_gelu((gate, gl): Storage, (up, ul): Storage) -> Result<(CudaStorage
 pub fn gated_gelu_backward(gate: &Tensor, up: &Tensor, g: &Tensor) -> Result<(Tensor, Tensor)> {
     let op = "gated_gelu";
     let (held, ups, g) = (hold(gate, op)?, hold(up, op)?, hold(g, op)?);
+    let gradient = g.view.typed(gate.dtype(), op)?;
     let n = held.view.elements;
     let gate_gradient = filled(gate, gate.dtype(), gate.shape(), |device, out| {
-        let arguments = [held.view.into(), ups.view.into(), g.view.into(), out.into(), size(n)];
+        let arguments = [held.view.into(), ups.view.into(), gradient.into(), out.into(), size(n)];
         launch(device, "gated_gelu_dgate", held.view.dtype, Grid::elements(n)?, &arguments)
     })?;
     let up_gradient = filled(up, up.dtype(), up.shape(), |device, out| {
-        let arguments = [held.view.into(), g.view.into(), out.into(), size(n)];
+        let arguments = [held.view.into(), gradient.into(), out.into(), size(n)];
         launch(device, "gated_gelu_dup", held.view.dtype, Grid::elements(n)?, &arguments)
     })?;
     Ok((gate_gradient, up_gradient))
@@ -56,7 +59,8 @@ pub fn gated_gelu_backward(gate: &Tensor, up: &Tensor, g: &Tensor) -> Result<(Te
 
 pub fn gated_residual((x, xl): Storage, (branch, bl): Storage, (m, ml): Storage) -> Result<(CudaStorage, Shape)> {
     let (op, device) = ("gated_residual", &x.device);
-    let (x, branch, modulation) = (View::of(x, xl, op)?, View::of(branch, bl, op)?, View::of(m, ml, op)?.f32(op)?);
+    let (x, modulation) = (View::of(x, xl, op)?, View::of(m, ml, op)?.f32(op)?);
+    let branch = View::of(branch, bl, op)?.typed(x.dtype, op)?;
     let width = xl.dims().last().copied().unwrap_or(1);
     let each = (x.elements / width) / (modulation.elements / (3 * width));
     let y = output(device, x.dtype, x.elements, |y| {
@@ -76,14 +80,15 @@ pub fn gated_residual_backward(
 ) -> Result<Three> {
     let op = "gated_residual";
     let width = x.dim(D::Minus1)?;
-    let (branches, m, gradient) = (hold(branch, op)?, hold(modulation, op)?, hold(g, op)?);
-    let n = gradient.view.elements;
+    let (branches, m, held) = (hold(branch, op)?, hold(modulation, op)?, hold(g, op)?);
+    let gradient = held.view.typed(branch.dtype(), op)?;
+    let n = gradient.elements;
     let branch_gradient = branch
         .track_op()
         .then(|| {
             filled(branch, branch.dtype(), branch.shape(), |device, out| {
-                let arguments = [m.view.into(), gradient.view.into(), out.into(), size(n), int(width)?, int(each)?];
-                launch(device, "gated_residual_dbranch", gradient.view.dtype, Grid::elements(n)?, &arguments)
+                let arguments = [m.view.into(), gradient.into(), out.into(), size(n), int(width)?, int(each)?];
+                launch(device, "gated_residual_dbranch", gradient.dtype, Grid::elements(n)?, &arguments)
             })
         })
         .transpose()?;
@@ -92,8 +97,8 @@ pub fn gated_residual_backward(
         .then(|| {
             filled(modulation, DType::F32, modulation.shape(), |device, out| {
                 let grid = Grid::columns(width, n / width / each.max(1))?;
-                let arguments = [branches.view.into(), gradient.view.into(), out.into(), int(each)?, int(width)?];
-                launch(device, "gated_residual_dm", gradient.view.dtype, grid, &arguments)
+                let arguments = [branches.view.into(), gradient.into(), out.into(), int(each)?, int(width)?];
+                launch(device, "gated_residual_dm", gradient.dtype, grid, &arguments)
             })
         })
         .transpose()?;
@@ -122,9 +127,10 @@ pub fn rope_backward(x: &Tensor, cos: &Tensor, sin: &Tensor, g: &Tensor) -> Resu
     let op = "rope";
     let sizes = [x.dims3()?.2, cos.dims3()?.2];
     let (cos, sin, g) = (hold(cos, op)?, hold(sin, op)?, hold(g, op)?);
+    let gradient = g.view.typed(x.dtype(), op)?;
     filled(x, x.dtype(), x.shape(), |device, out| {
-        let arguments = rotate(g.view, cos.view, sin.view, out, sizes, -1.0)?;
-        launch(device, op, g.view.dtype, Grid::elements(out.elements / 2)?, &arguments)
+        let arguments = rotate(gradient, cos.view, sin.view, out, sizes, -1.0)?;
+        launch(device, op, gradient.dtype, Grid::elements(out.elements / 2)?, &arguments)
     })
 }
 
@@ -154,8 +160,9 @@ pub fn dropout((x, layout): Storage, mask: Mask) -> Result<(CudaStorage, Shape)>
 
 pub fn dropout_backward(x: &Tensor, g: &Tensor, mask: Mask) -> Result<Tensor> {
     let g = hold(g, "dropout")?;
+    let gradient = g.view.typed(x.dtype(), "dropout")?;
     filled(x, x.dtype(), x.shape(), |device, out| {
         let grid = Grid::elements(out.elements.div_ceil(4))?;
-        launch(device, "dropout", g.view.dtype, grid, &mask.arguments(g.view, out))
+        launch(device, "dropout", gradient.dtype, grid, &mask.arguments(gradient, out))
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use candle_core::cuda_backend::CudaStorageSlice;
 use candle_core::{CudaStorage, Layout, Result, Shape, Tensor};
 
 use super::{Arg, Grid, View, hold, int, launch, output};
@@ -18,11 +19,10 @@ pub fn embedding(
     let width = shape.2;
     let n = tokens.len() * width;
     let ids = device.clone_htod(tokens)?;
-    let ids = CudaStorage { slice: candle_core::cuda_backend::CudaStorageSlice::U32(ids), device: device.clone() };
-    let ids = super::base(&ids).map(|(pointer, _)| (pointer, ids))?;
+    let ids = CudaStorage { slice: CudaStorageSlice::U32(ids), device: device.clone() };
+    let places = View::of(&ids, &Layout::contiguous(tokens.len()), "embedding")?;
     let out = output(device, weight.dtype, n, |out| {
-        let arguments =
-            [weight.into(), Arg::Pointer(ids.0), out.into(), Arg::Size(n as u64), int(width)?, Arg::Float(scale)];
+        let arguments = [weight.into(), places.into(), out.into(), Arg::Size(n as u64), int(width)?, Arg::Float(scale)];
         launch(device, "embedding", weight.dtype, Grid::elements(n)?, &arguments)
     })?;
     Ok((out, shape.into()))
@@ -60,13 +60,14 @@ pub fn embedding_backward(weight: &Tensor, tokens: &[u32], g: &Tensor, scale: f3
     {
         let (g, ids, starts, places) = (hold(g, op)?, hold(&ids, op)?, hold(&starts, op)?, hold(&places, op)?);
         let rows = hold(&out, op)?;
+        let gradient = g.view.typed(rows.view.dtype, op)?;
         // The kernel writes into `out`, which nobody else has seen yet.
         let device = match weight.device() {
             candle_core::Device::Cuda(device) => device,
             _ => candle_core::bail!("embedding: the weight is not on the GPU"),
         };
         let arguments = [
-            g.view.into(),
+            gradient.into(),
             ids.view.into(),
             starts.view.into(),
             places.view.into(),
@@ -74,7 +75,7 @@ pub fn embedding_backward(weight: &Tensor, tokens: &[u32], g: &Tensor, scale: f3
             int(width)?,
             Arg::Float(scale),
         ];
-        launch(device, "embedding_dw", g.view.dtype, Grid::table(width, groups)?, &arguments)?;
+        launch(device, "embedding_dw", gradient.dtype, Grid::table(width, groups)?, &arguments)?;
     }
     Ok(out)
 }

@@ -4,7 +4,7 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CudaStorage, DType, Layout, Result, Shape, Tensor};
 
 use super::norms::sum_rows;
-use super::{Arg, Grid, View, as_dtype, filled, hold, int, launch};
+use super::{Arg, Grid, View, filled, hold, int, launch};
 
 type Storage<'a> = (&'a CudaStorage, &'a Layout);
 
@@ -22,7 +22,7 @@ pub fn linear(
     if let Some((bias, bl)) = bias {
         let n = rows * out;
         let view = View::of(&y, &Layout::contiguous(n), "linear")?;
-        let bias = View::of(bias, bl, "linear")?;
+        let bias = View::of(bias, bl, "linear")?.typed(view.dtype, "linear")?;
         let arguments = [view.into(), bias.into(), Arg::Size(n as u64), int(out)?];
         launch(device, "add_bias", view.dtype, Grid::elements(n)?, &arguments)?;
     }
@@ -55,5 +55,5 @@ pub fn bias_gradient(bias: &Tensor, g: &Tensor) -> Result<Option<Tensor>> {
     let rows = g.elem_count() / width.max(1);
     let g = hold(g, "linear")?;
     let sum = filled(bias, DType::F32, width, |device, out| sum_rows(device, g.view, out, rows, width))?;
-    as_dtype(sum, bias.dtype()).map(Some)
+    sum.to_dtype(bias.dtype()).map(Some)
 }

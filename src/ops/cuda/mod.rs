@@ -53,19 +53,24 @@ impl View {
         Ok(Self { pointer, dtype, elements: end - start })
     }
 
-    /// Refuses other element types than f32, for what is f32 always.
-    pub fn f32(self, op: &str) -> Result<Self> {
-        if self.dtype != DType::F32 {
-            bail!("{op}: f32 is wanted, found {:?}", self.dtype)
+    /// Refuses other elements than those of `dtype`: a kernel reads all of its arguments as one type.
+    pub fn typed(self, dtype: DType, op: &str) -> Result<Self> {
+        if self.dtype != dtype {
+            bail!("{op}: {dtype:?} is wanted, found {:?}", self.dtype)
         }
         Ok(self)
+    }
+
+    /// Refuses other elements than f32, for what is f32 always.
+    pub fn f32(self, op: &str) -> Result<Self> {
+        self.typed(DType::F32, op)
     }
 }
 
 /// Address and type of a storage's first element.
 fn base(storage: &CudaStorage) -> Result<(u64, DType)> {
     let stream = storage.device.cuda_stream();
-    // The guard that comes along records an event for other streams; there is one stream.
+    // The guard that comes along would record an event for other streams; there is one, and events are off.
     Ok(match &storage.slice {
         CudaStorageSlice::F32(slice) => (slice.device_ptr(&stream).0, DType::F32),
         CudaStorageSlice::BF16(slice) => (slice.device_ptr(&stream).0, DType::BF16),
@@ -170,9 +175,11 @@ impl From<View> for Arg {
     }
 }
 
-/// A C `int`: sizes of single axes, refused where they do not fit.
+/// A C `int`: sizes of single axes and counts of rows, refused where they do not fit.
 pub(super) fn int(value: usize) -> Result<Arg> {
-    i32::try_from(value).map(Arg::Int).map_err(|_| candle_core::Error::msg(format!("{value} does not fit a kernel")))
+    i32::try_from(value).map(Arg::Int).map_err(|_| {
+        candle_core::Error::msg(format!("a kernel counts to {}, {value} was asked for: a smaller batch fits", i32::MAX))
+    })
 }
 
 /// How many blocks of how many threads.
@@ -185,23 +192,23 @@ pub(super) struct Grid {
 impl Grid {
     /// A block for each of `rows`.
     pub fn rows(rows: usize) -> Result<Self> {
-        Ok(Self { blocks: [blocks(rows)?, 1], threads: [ROW_THREADS, 1] })
+        Ok(Self { blocks: [along_x(rows)?, 1], threads: [ROW_THREADS, 1] })
     }
 
     /// A thread for each of `n`.
     pub fn elements(n: usize) -> Result<Self> {
-        Ok(Self { blocks: [blocks(n.div_ceil(ROW_THREADS as usize))?, 1], threads: [ROW_THREADS, 1] })
+        Ok(Self { blocks: [along_x(n.div_ceil(ROW_THREADS as usize))?, 1], threads: [ROW_THREADS, 1] })
     }
 
     /// Blocks that sum `width` columns, `groups` times.
     pub fn columns(width: usize, groups: usize) -> Result<Self> {
-        let blocks = [blocks(width.div_ceil(COLUMNS as usize))?, blocks(groups)?];
+        let blocks = [along_x(width.div_ceil(COLUMNS as usize))?, along_y(groups)?];
         Ok(Self { blocks, threads: [COLUMNS, COLUMN_ROWS] })
     }
 
     /// A thread for each of `width`, `groups` times.
     pub fn table(width: usize, groups: usize) -> Result<Self> {
-        let blocks = [blocks(width.div_ceil(ROW_THREADS as usize))?, blocks(groups)?];
+        let blocks = [along_x(width.div_ceil(ROW_THREADS as usize))?, along_y(groups)?];
         Ok(Self { blocks, threads: [ROW_THREADS, 1] })
     }
 
@@ -211,11 +218,24 @@ impl Grid {
     }
 }
 
-fn blocks(count: usize) -> Result<u32> {
-    u32::try_from(count).map_err(|_| candle_core::Error::msg(format!("{count} blocks are more than a launch takes")))
+/// The first axis of a grid, which is long.
+fn along_x(count: usize) -> Result<u32> {
+    within(count, i32::MAX as u32)
 }
 
-/// Launches the kernel `name` in its form for `dtype`.
+/// The second axis of a grid, which is short.
+fn along_y(count: usize) -> Result<u32> {
+    within(count, u32::from(u16::MAX))
+}
+
+/// The limits are CUDA's, of every capability that is served.
+fn within(count: usize, most: u32) -> Result<u32> {
+    u32::try_from(count).ok().filter(|&count| count <= most).ok_or_else(|| {
+        candle_core::Error::msg(format!("a launch takes {most} blocks, {count} were asked for: a smaller batch fits"))
+    })
+}
+
+/// Launches the kernel `name` in its form for `dtype`; nothing where there is nothing to compute.
 pub(super) fn launch(
     device: &CudaDevice,
     name: &'static str,
@@ -223,6 +243,10 @@ pub(super) fn launch(
     grid: Grid,
     arguments: &[Arg],
 ) -> Result<()> {
+    // CUDA refuses a grid without a block.
+    if grid.blocks.contains(&0) {
+        return Ok(());
+    }
     let function = function(device, name, dtype)?;
     let stream = device.cuda_stream();
     let mut builder = stream.launch_builder(&function);
@@ -239,19 +263,18 @@ pub(super) fn launch(
         block_dim: (grid.threads[0], grid.threads[1], 1),
         shared_mem_bytes: 0,
     };
-    // SAFETY: the callers pass what the kernel's signature in `*.cuh` says; every view was bounds-checked when made,
-    // and memory is freed in stream order, that is after the kernel.
+    // SAFETY: the callers pass what the kernel's signature in `*.cuh` says, in views of the element type that it reads
+    // ([`View::typed`]) and of the shapes that the operation compared before. The memory of a view is freed in the order
+    // of the device's one stream (`device/cuda/driver.rs`), that is after the kernel.
     unsafe { builder.launch(config) }.w()?;
     Ok(())
 }
-
-type Functions = HashMap<(DeviceId, &'static str, DType), CudaFunction>;
 
 /// Loaded functions by device: a custom operation has no place to keep them.
 #[derive(Default)]
 struct Loaded {
     modules: HashMap<DeviceId, Arc<CudaModule>>,
-    functions: Functions,
+    functions: HashMap<(DeviceId, &'static str, DType), CudaFunction>,
 }
 
 fn function(device: &CudaDevice, name: &'static str, dtype: DType) -> Result<CudaFunction> {
@@ -285,9 +308,4 @@ fn load(device: &CudaDevice) -> Result<Arc<CudaModule>> {
         bail!("this build holds no kernels")
     };
     device.cuda_stream().context().load_module(Ptx::from_binary(image.to_vec())).w()
-}
-
-/// Bytes that belong to nobody's gradient: the sums of a column kernel, as a tensor of the parameter's type.
-pub(super) fn as_dtype(tensor: Tensor, dtype: DType) -> Result<Tensor> {
-    if tensor.dtype() == dtype { Ok(tensor) } else { tensor.to_dtype(dtype) }
 }

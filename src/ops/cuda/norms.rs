@@ -36,9 +36,11 @@ pub fn rms_norm_backward(
         .track_op()
         .then(|| {
             let reciprocal = rms_statistics(x, rows, width, eps)?;
-            let (x, g, r) = (hold(x, "rms_norm")?, hold(g, "rms_norm")?, hold(&reciprocal, "rms_norm")?);
+            let op = "rms_norm";
+            let (x, g, r) = (hold(x, op)?, hold(g, op)?, hold(&reciprocal, op)?);
+            let gradient = g.view.typed(x.view.dtype, op)?;
             filled(weight, DType::F32, width, |device, out| {
-                let arguments = [x.view.into(), g.view.into(), r.view.into(), out.into(), int(rows)?, int(width)?];
+                let arguments = [x.view.into(), gradient.into(), r.view.into(), out.into(), int(rows)?, int(width)?];
                 launch(device, "rms_norm_dw", x.view.dtype, Grid::columns(width, 1)?, &arguments)
             })
         })
@@ -57,12 +59,12 @@ fn rms_input_gradient(
     let op = "rms_norm";
     let (rows, width) = rows(x)?;
     let (held, scale, g) = (hold(x, op)?, hold(scale, op)?, hold(g, op)?);
-    let scale = scale.view.f32(op)?;
+    let (scale, gradient) = (scale.view.f32(op)?, g.view.typed(x.dtype(), op)?);
     filled(x, x.dtype(), x.shape(), |device, out| {
         let arguments = [
             held.view.into(),
             scale.into(),
-            g.view.into(),
+            gradient.into(),
             out.into(),
             int(width)?,
             int(each.max(1))?,
@@ -109,8 +111,9 @@ pub fn ada_rms_backward(
             let op = "ada_rms";
             let reciprocal = rms_statistics(x, rows, width, eps)?;
             let (x, g, r) = (hold(x, op)?, hold(g, op)?, hold(&reciprocal, op)?);
+            let gradient = g.view.typed(x.view.dtype, op)?;
             filled(modulation, DType::F32, modulation.shape(), |device, out| {
-                let arguments = [x.view.into(), g.view.into(), r.view.into(), out.into(), int(each)?, int(width)?];
+                let arguments = [x.view.into(), gradient.into(), r.view.into(), out.into(), int(each)?, int(width)?];
                 launch(device, "ada_rms_dm", x.view.dtype, Grid::columns(width, rows / each.max(1))?, &arguments)
             })
         })
@@ -135,7 +138,7 @@ pub fn layer_norm_backward(x: &Tensor, weight: &Tensor, bias: &Tensor, g: &Tenso
     let op = "layer_norm";
     let (rows, width) = rows(x)?;
     let (held, w, gradient) = (hold(x, op)?, hold(weight, op)?, hold(g, op)?);
-    let (input, scale, g) = (held.view, w.view.f32(op)?, gradient.view);
+    let (input, scale, g) = (held.view, w.view.f32(op)?, gradient.view.typed(x.dtype(), op)?);
     let x_gradient = x
         .track_op()
         .then(|| {

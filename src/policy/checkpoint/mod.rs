@@ -37,7 +37,7 @@ pub use config::PolicyConfig;
 pub use error::{CheckpointError, Unfit};
 pub use forge::Forge;
 pub use info::Info;
-pub use write::{Contents, stream, write, write_description, write_weights};
+pub use write::{Contents, stream, write, write_changed, write_description, write_weights};
 
 use adapter::AdapterFound;
 use config::CONFIG_FILE;

@@ -40,8 +40,23 @@ pub fn write(
     contents: &Contents<'_>,
     tensors: impl IntoIterator<Item = (String, Tensor)>,
 ) -> Result<(), CheckpointError> {
+    write_changed(directory, contents, tensors, |_, tensor| Ok(tensor.clone()))
+}
+
+/// As [`write()`], with each tensor as `change` makes it of its canonical name and itself, in the same shape and type. It is
+/// changed on its way into the file, so that no second policy is held, on a device least of all.
+pub fn write_changed(
+    directory: &Path,
+    contents: &Contents<'_>,
+    tensors: impl IntoIterator<Item = (String, Tensor)>,
+    mut change: impl FnMut(&str, &Tensor) -> candle_core::Result<Tensor>,
+) -> Result<(), CheckpointError> {
     write_description(directory, contents)?;
-    write_weights(&directory.join(SINGLE_FILE), contents.config, tensors)
+    let named = named(contents.config, &directory.join(SINGLE_FILE), tensors)?;
+    stream_changed(&directory.join(SINGLE_FILE), named, |name, tensor| match canonical(name) {
+        Some(name) => change(name, tensor),
+        None => Ok(tensor.clone()),
+    })
 }
 
 /// Writes everything but the weights: config, processors with statistics, tokenizer, training configuration. What
@@ -89,6 +104,24 @@ pub fn write_weights(
     config: &PolicyConfig,
     tensors: impl IntoIterator<Item = (String, Tensor)>,
 ) -> Result<(), CheckpointError> {
+    stream(path, named(config, path, tensors)?)
+}
+
+/// The parameter that a name in the file stands for; none: the head that nothing reads.
+fn canonical(name: &str) -> Option<&str> {
+    match name.strip_prefix("model.")? {
+        path::LM_HEAD => Some(path::EMBED_TOKENS),
+        path::EXPERT_LM_HEAD => None,
+        name => Some(name),
+    }
+}
+
+/// All parameters, once each, and both heads, by their names in the file.
+fn named(
+    config: &PolicyConfig,
+    path: &Path,
+    tensors: impl IntoIterator<Item = (String, Tensor)>,
+) -> Result<Vec<(String, Tensor)>, CheckpointError> {
     let arch = config.arch().map_err(|source| CheckpointError::Arch { path: path.to_owned(), source })?;
     let incomplete = |problem: String| CheckpointError::Incomplete { problem };
     let mut expected: BTreeMap<String, Vec<usize>> = parameters(&arch).into_iter().map(|p| (p.name, p.shape)).collect();
@@ -110,11 +143,19 @@ pub fn write_weights(
     if let Some((name, _)) = expected.first_key_value() {
         return Err(incomplete(format!("{} are missing, first {name}", expected.len())));
     }
-    stream(path, named)
+    Ok(named)
 }
 
 /// Writes a safetensors file tensor by tensor: never more than one of them is held a second time.
-pub fn stream(path: &Path, mut tensors: Vec<(String, Tensor)>) -> Result<(), CheckpointError> {
+pub fn stream(path: &Path, tensors: Vec<(String, Tensor)>) -> Result<(), CheckpointError> {
+    stream_changed(path, tensors, |_, tensor| Ok(tensor.clone()))
+}
+
+fn stream_changed(
+    path: &Path,
+    mut tensors: Vec<(String, Tensor)>,
+    mut change: impl FnMut(&str, &Tensor) -> candle_core::Result<Tensor>,
+) -> Result<(), CheckpointError> {
     // As the library orders them: wide types first, so that all data stays aligned.
     tensors.sort_by(|(a, left), (b, right)| {
         let width = |t: &Tensor| std::cmp::Reverse(t.dtype().size_in_bytes());
@@ -142,8 +183,12 @@ pub fn stream(path: &Path, mut tensors: Vec<(String, Tensor)>) -> Result<(), Che
         let mut file = BufWriter::with_capacity(1 << 20, file);
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
-        for (_, tensor) in &tensors {
-            write_data(&mut file, tensor)?;
+        for (name, tensor) in &tensors {
+            let changed = change(name, tensor).map_err(std::io::Error::other)?;
+            if (changed.dims(), changed.dtype()) != (tensor.dims(), tensor.dtype()) {
+                return Err(std::io::Error::other(format!("{name} changed its form to {:?}", changed.shape())));
+            }
+            write_data(&mut file, &changed)?;
         }
         file.flush()
     };
@@ -181,5 +226,33 @@ fn write_data(file: &mut impl Write, tensor: &Tensor) -> std::io::Result<()> {
         DType::U32 => values(file, tensor, u32::to_le_bytes),
         DType::U8 => values(file, tensor, u8::to_le_bytes),
         other => Err(std::io::Error::other(format!("{other:?} is not stored"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_change_on_their_way_and_keep_their_form() -> candle_core::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let file = directory.path().join("model.safetensors");
+        let ones = Tensor::ones((2, 3), DType::BF16, &Device::Cpu)?;
+        let names = [path::LM_HEAD, path::EXPERT_LM_HEAD, path::EMBED_TOKENS, "time_mlp_in.weight"];
+        let tensors = || names.map(|name| (format!("model.{name}"), ones.clone())).to_vec();
+        let mut seen = Vec::new();
+        let double = |name: &str, tensor: &Tensor| {
+            seen.extend(canonical(name).map(str::to_owned));
+            tensor * 2.0
+        };
+        stream_changed(&file, tensors(), double).map_err(candle_core::Error::wrap)?;
+        seen.sort();
+        assert_eq!(seen, [path::EMBED_TOKENS, path::EMBED_TOKENS, "time_mlp_in.weight"]);
+        let read = candle_core::safetensors::load(&file, &Device::Cpu)?;
+        assert!(read.len() == 4 && read.values().all(|tensor| tensor.dtype() == DType::BF16));
+        assert_eq!(read["model.time_mlp_in.weight"].to_dtype(DType::F32)?.to_vec2::<f32>()?, [[2.0; 3]; 2]);
+        let turned = stream_changed(&file, tensors(), |_, tensor| tensor.t());
+        assert!(turned.is_err_and(|error| matches!(error, CheckpointError::Write { .. })));
+        Ok(())
     }
 }

@@ -134,6 +134,7 @@ mod tests {
         assert_eq!(a, tensor("time_mlp_in.weight", &[4, 4]));
         assert_ne!(a, tensor("time_mlp_out.weight", &[4, 4]));
     }
+
     /// Numbers of a small tensor, which the results of the built-in example follow from, and of a large one.
     #[test]
     fn the_numbers_stay() {

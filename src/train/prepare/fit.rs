@@ -1,9 +1,10 @@
 //! Whether the run fits the device, asked before any weight is read.
 
 use super::data::Data;
-use crate::config::train::{Dtype, TrainConfig};
+use crate::config::train::TrainConfig;
 use crate::dataset::finding::{Finding, Severity};
 use crate::device::{self, Gpu, Opened};
+use crate::plan::calibration::CALIBRATION;
 use crate::plan::fit::Fit;
 use crate::plan::report::On;
 use crate::plan::subject::Target;
@@ -14,7 +15,7 @@ use crate::train::memory;
 /// Plans the run on the device that was opened for it.
 ///
 /// # Errors
-/// A GPU without bf16 when bf16 is asked for; a GPU whose free memory is less than the run needs, unless `ignore`.
+/// A GPU whose free memory is less than the run needs, unless `ignore`.
 /// On a CPU, whose memory others share and can give back, a run that seems too large is a warning.
 pub fn check(
     config: &TrainConfig,
@@ -30,9 +31,6 @@ pub fn check(
         let finding = finding(&report);
         return Ok((report, finding));
     };
-    if config.model.dtype == Dtype::Bfloat16 && gpu.capability.0 < 8 {
-        return Err(TrainError::NoBf16 { name: gpu.name.clone(), capability: gpu.capability });
-    }
     let report = Report::of(&subject, on(gpu, free_bytes(gpu, opened)))?;
     if !ignore && report.room.as_ref().is_some_and(|room| room.fit == Fit::TooLarge) {
         return Err(TrainError::DoesNotFit(Box::new(report)));
@@ -47,10 +45,15 @@ pub fn on(gpu: &Gpu, free: u64) -> On<'_> {
     On { target: Target::Gpu, card, room: Some((&gpu.name, gpu.total_bytes, free)) }
 }
 
-/// What others have left of a GPU. What this process holds already, its context, is part of what the planner counts.
+/// What others have left of a GPU that was just opened.
 pub fn free_bytes(gpu: &Gpu, opened: &Opened) -> u64 {
-    device::memory::read(&opened.device)
-        .map_or(gpu.total_bytes, |memory| (memory.total.saturating_sub(memory.used) + memory.peak).min(memory.total))
+    device::memory::read(&opened.device).map_or(gpu.total_bytes, |memory| left(memory.used, memory.total))
+}
+
+/// Of `used` bytes the planner counts those of this process, too: at first its context, which the driver does not tell
+/// from what others hold.
+fn left(used: u64, total: u64) -> u64 {
+    total.saturating_sub(used.saturating_sub(CALIBRATION.runtime_bytes))
 }
 
 /// A warning when memory is close or short.
@@ -69,4 +72,17 @@ fn finding(report: &Report) -> Option<Finding> {
         message: report.verdict()?,
         fix: (!settings.is_empty()).then_some(settings),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_hold_is_not_free_and_the_own_context_is() {
+        let (context, total) = (CALIBRATION.runtime_bytes, 80 << 30);
+        assert_eq!(left(context / 2, total), total);
+        assert_eq!(left(context + (60 << 30), total), 20 << 30);
+        assert_eq!(left(total, total), context);
+    }
 }

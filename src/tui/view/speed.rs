@@ -6,6 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::{block, value_style};
+use crate::track::event::GpuMemory;
 use crate::tui::format;
 use crate::tui::state::{Pane, State};
 
@@ -46,6 +47,17 @@ pub fn render_speed(state: &State, frame: &mut Frame, area: Rect, title: String)
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
+/// What the run holds of its GPU.
+fn gpu(memory: Option<GpuMemory>) -> String {
+    memory.map_or_else(
+        || "n/a: the run reports no GPU memory".into(),
+        |m| {
+            let [peak, used, total] = [m.peak, m.used, m.total].map(format::bytes);
+            format!("{peak} at its peak, {used} of {total} in use now")
+        },
+    )
+}
+
 pub fn render_memory(state: &State, frame: &mut Frame, area: Rect, title: String) {
     let block = block(state, Pane::Memory, title);
     let inner = block.inner(area);
@@ -54,10 +66,8 @@ pub fn render_memory(state: &State, frame: &mut Frame, area: Rect, title: String
     let metrics = run.metrics.as_ref();
     // Nothing measured is "n/a", never a zero.
     let memory = metrics.map(|m| m.memory_bytes).filter(|&b| b > 0).map_or_else(|| "n/a".into(), format::bytes);
-    let mut rows = vec![
-        ("process", format!("{memory} at its peak (resident)")),
-        ("GPU", "n/a: the run reports no GPU memory".to_owned()),
-    ];
+    let mut rows =
+        vec![("process", format!("{memory} at its peak (resident)")), ("GPU", gpu(metrics.and_then(|m| m.gpu_memory)))];
     if let Some(metrics) = metrics {
         rows.push(("seen", format!("{} samples, epoch {:.2}", format::count(metrics.samples), metrics.epoch)));
     }
