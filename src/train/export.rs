@@ -49,11 +49,9 @@ impl Exporter {
             Some(export) => {
                 let adapter = export.adapter(policy.trained())?;
                 let mut merge = Merge::onto(&adapter, &export.base, BasePolicy::Same)?;
-                // In the host's memory: f32 copies of single weights, 2 GB the largest, must not be taken from a GPU that
-                // training fills.
-                let merged = |name: &str, tensor: &Tensor| {
-                    merge.tensor(name, &tensor.to_device(&Device::Cpu)?).map_err(candle_core::Error::wrap)
-                };
+                // Where the weights are, one at a time: on a GPU that takes half a gigabyte for a moment, which the step's
+                // activations have left, and on the host it took a minute at the full size.
+                let merged = |name: &str, tensor: &Tensor| merge.tensor(name, tensor).map_err(candle_core::Error::wrap);
                 checkpoint::write_changed(directory, &self.contents(), tensors, merged)?;
                 merge.finish()?;
                 let place = directory.join(ADAPTERS);
