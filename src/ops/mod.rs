@@ -8,7 +8,7 @@
 //!
 //! The CPU code works in f32 on contiguous data, rows shared among rayon's threads, each output element written
 //! by one thread in one order: results do not depend on the number of threads. On NVIDIA GPUs (feature `cuda`) the
-//! same operations run kernels of [`cuda`] in f32 or bf16, with the same gradients.
+//! same operations run the kernels of `ops/cuda` in f32 or bf16, with the same gradients.
 
 pub mod ada_rms;
 pub mod attention;
