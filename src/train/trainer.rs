@@ -430,7 +430,8 @@ impl Trainer<'_> {
         recorder.emit(Body::Checkpoint { step: saved.step, path, bytes: saved.bytes, seconds: took.as_secs_f64() });
     }
 
-    /// The last checkpoint of a run is not given up for a full disk: waits for space, until a signal says otherwise.
+    /// The last checkpoint of a run is not given up for a full disk or a file system that is away for a while: tries again
+    /// until it can be written, or a signal says otherwise. The cause is an event of [`Self::save`] each time.
     fn save_at_last(&mut self, recorder: &mut Recorder) -> Result<(), TrainError> {
         if !self.config.checkpoint.enabled {
             recorder.notice(Level::Warn, "checkpoint.enabled is false: nothing of this run is saved");
@@ -443,7 +444,11 @@ impl Trainer<'_> {
             }
             recorder.notice(
                 Level::Error,
-                format!("waiting for space below {}; next try in {} s", self.run.display(), FINAL_RETRY.as_secs()),
+                format!(
+                    "the last checkpoint waits until it can be written below {}: next try in {} s; Ctrl-C gives it up",
+                    self.run.display(),
+                    FINAL_RETRY.as_secs()
+                ),
             );
             std::thread::sleep(FINAL_RETRY);
         }
