@@ -44,7 +44,7 @@ const FLAGS: &[Flag] = &[
 
 const EXAMPLES: &str = "\
 Examples:
-  vlash train                                        the built-in example: tiny policy, bundled data, CPU
+  vlash train                                        the built-in example: tiny policy, bundled data
   vlash train train.steps=200 --no-tui               the same, shorter, without the dashboard
   vlash train configs/train/pi05_lora.toml data.repo=/data/pick optim.lr=1e-4
   vlash train examples/train/pi05/async_lora.yaml --batch_size 4 dataset.episodes=0:40,45:50

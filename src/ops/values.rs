@@ -36,7 +36,7 @@ pub(super) fn read<'a>(tensor: &'a Tensor, op: &str) -> Result<Values<'a>> {
     match &*storage {
         Storage::Cpu(CpuStorage::F32(_)) => {}
         Storage::Cpu(_) => bail!("{op}: f32 is wanted, the tensor of shape {:?} has another type", layout.shape()),
-        _ => bail!("{op}: the backward pass exists for the CPU only"),
+        _ => bail!("{op}: the tensor of shape {:?} is not on the CPU", layout.shape()),
     }
     Ok(Values { storage, range: start..end })
 }
