@@ -8,16 +8,21 @@
 
 pub mod adapter;
 pub mod bench;
+pub mod chart;
 pub mod cli;
+pub mod collect;
 pub mod config;
 pub mod dataset;
 pub mod device;
 pub mod error;
+pub mod eval;
 pub mod files;
 pub mod ops;
 pub mod plan;
 pub mod policy;
 pub mod random;
+pub mod realtime;
+pub mod robot;
 pub mod track;
 pub mod train;
 pub mod tui;

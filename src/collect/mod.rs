@@ -1,0 +1,1 @@
+//! Recording demonstrations on a robot into a LeRobot dataset.

@@ -1,0 +1,4 @@
+//! Real-time asynchronous execution of action chunks: what decides (the scheduler, the safety filter), the thread that
+//! infers, and the loop that commands.
+
+pub mod policy;

@@ -1,0 +1,1 @@
+//! What one seed looks like: where things stand, their colours, light and cameras.
