@@ -3,5 +3,6 @@
 //! The task is to pick the ball and to place it on the pedestal of its colour. Everything is a function of a seed; the
 //! world moves on a virtual clock or in real time.
 
+pub mod dimensions;
 pub mod scene;
 pub mod snapshot;
