@@ -4,5 +4,6 @@
 //! world moves on a virtual clock or in real time.
 
 pub mod dimensions;
+pub mod render;
 pub mod scene;
 pub mod snapshot;
