@@ -205,7 +205,7 @@ fn stroke(root: &DrawingArea<SVGBackend<'_>, Shift>, points: Vec<Point>, style: 
     let line = ShapeStyle { color: style.colour.to_rgba(), filled: false, stroke_width: style.width };
     match style.dash {
         None => root.draw(&PathElement::new(points, line)),
-        Some((dash, gap)) => root.draw(&DashedPathElement::new(points.into_iter(), dash, gap, line)),
+        Some((dash, gap)) => root.draw(&DashedPathElement::new(points, dash, gap, line)),
     }
 }
 
