@@ -2,3 +2,4 @@
 //! infers, and the loop that commands.
 
 pub mod policy;
+pub mod scheduler;
