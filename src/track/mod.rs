@@ -19,6 +19,7 @@ pub mod reader;
 pub mod recorder;
 pub mod run_dir;
 pub mod status;
+pub mod steering;
 pub mod telemetry;
 
 /// Seconds since the Unix epoch, now.
