@@ -36,6 +36,7 @@ fn model(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
     });
     let side = match model.preset {
         Preset::Full => 224,
+        Preset::Small => 112,
         Preset::Tiny => 56,
     };
     let [height, width] = model.image_resolution;
@@ -60,7 +61,7 @@ fn data(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
     find(findings, nameless, &["data.repo"], || {
         let repo = name("data.repo");
         format!(
-            "{repo} is not set: the full-size policy needs a dataset (the bundled one is for the tiny preset); add {repo}=/path/to/dataset"
+            "{repo} is not set: the full-size policy needs a dataset (the bundled one is for the presets small and tiny); add {repo}=/path/to/dataset"
         )
     });
     let cameras = data.cameras.as_deref();

@@ -11,7 +11,7 @@ use super::identity;
 use crate::adapter::base::BaseIdentity;
 use crate::adapter::config::PeftConfig;
 use crate::adapter::select::{Plan, plan_for};
-use crate::config::train::{Dtype, TrainConfig};
+use crate::config::train::{Dtype, Preset, TrainConfig};
 use crate::dataset::Dataset;
 use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::stats::Statistics;
@@ -185,7 +185,7 @@ fn tasks(dataset: &Dataset) -> Vec<String> {
     dataset.meta().tasks.iter().map(|(_, text)| text.to_string()).collect()
 }
 
-/// `model.tokenizer`, else the base's, else the built-in one of the tiny preset.
+/// `model.tokenizer`, else the base's, else the built-in one of the small presets.
 fn tokenizer(
     config: &TrainConfig,
     base: Option<&Checkpoint>,
@@ -197,7 +197,7 @@ fn tokenizer(
     let beside = base.map(Checkpoint::tokenizer).transpose()?.flatten();
     match (beside, config.model.preset) {
         (Some(tokenizer), _) => Ok(tokenizer),
-        (None, crate::config::train::Preset::Tiny) => {
+        (None, Preset::Small | Preset::Tiny) => {
             findings.extend(config.model.base.as_ref().map(|base| Finding {
                 severity: Severity::Warning,
                 code: "built-in-tokenizer",
@@ -209,7 +209,7 @@ fn tokenizer(
             }));
             Ok(Tokenizer::builtin()?)
         }
-        (None, crate::config::train::Preset::Full) => Err(TrainError::NoTokenizer),
+        (None, Preset::Full) => Err(TrainError::NoTokenizer),
     }
 }
 
