@@ -45,7 +45,11 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Send to the robot; by every way there is, or by the best.
-    Order { ticket: u64, steer: Steer, every: bool },
+    Order {
+        ticket: u64,
+        steer: Steer,
+        every: bool,
+    },
     Suspend,
     Mouse(bool),
     Leave,

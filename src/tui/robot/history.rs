@@ -153,7 +153,8 @@ impl History {
             *text = format::clean(text);
         }
         hello.joints.iter_mut().chain(&mut hello.cameras).for_each(|name| *name = format::clean(name));
-        let same = self.hello.as_ref().is_none_or(|h| (h.pid, &h.host, &h.robot) == (hello.pid, &hello.host, &hello.robot));
+        let same =
+            self.hello.as_ref().is_none_or(|h| (h.pid, &h.host, &h.robot) == (hello.pid, &hello.host, &hello.robot));
         if !same {
             *self = History::default();
         }

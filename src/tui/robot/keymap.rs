@@ -160,12 +160,10 @@ mod tests {
     #[test]
     fn commands_are_found_without_blanks() {
         let first = |typed| commands(typed)[0].name;
-        assert_eq!([first("imagesoff"), first("images-off"), first("est"), first("vlash")], [
-            "images-off",
-            "images-off",
-            "estop",
-            "mode-vlash"
-        ]);
+        assert_eq!(
+            [first("imagesoff"), first("images-off"), first("est"), first("vlash")],
+            ["images-off", "images-off", "estop", "mode-vlash"]
+        );
         assert!(commands("zzzz").is_empty());
     }
 }

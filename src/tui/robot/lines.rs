@@ -92,11 +92,10 @@ mod tests {
             let (first, second) = line.split_at(cut);
             assert_eq!(items(&[first, second, b"\n"]), [Item::Message(message.clone())]);
         }
-        assert_eq!(items(&[b"{\"kind\":\"later\"}\n{\"kind\":\"tick\"}\nnoise\n\n{"]), [
-            Item::Unknown,
-            Item::Unknown,
-            Item::Damaged
-        ]);
+        assert_eq!(
+            items(&[b"{\"kind\":\"later\"}\n{\"kind\":\"tick\"}\nnoise\n\n{"]),
+            [Item::Unknown, Item::Unknown, Item::Damaged]
+        );
     }
 
     #[test]

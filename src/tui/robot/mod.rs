@@ -49,7 +49,7 @@ const HEARTBEAT_S: f64 = 1.0;
 const IMAGE: Duration = Duration::from_millis(500);
 /// Over SSH: between two frames that only new telemetry asks for, and bytes a second that images may take.
 const REMOTE_FRAME_S: f64 = 0.5;
-const REMOTE_IMAGE_BYTES: usize = 800;
+const REMOTE_IMAGE_BYTES: usize = 400;
 /// About what a half block with two colours takes.
 const BYTES_A_CELL: usize = 36;
 
@@ -149,8 +149,14 @@ struct Robot {
 
 impl Robot {
     fn start(state: State, source: Source) -> Robot {
-        let mut robot =
-            Robot { state, source, heartbeat: f64::NEG_INFINITY, marked: 0.0, waiting: false, next_image: Instant::now() };
+        let mut robot = Robot {
+            state,
+            source,
+            heartbeat: f64::NEG_INFINITY,
+            marked: 0.0,
+            waiting: false,
+            next_image: Instant::now(),
+        };
         // Over SSH only half blocks keep within the line's budget: there is nothing to ask.
         let env = &process_environment;
         if !robot.state.settings.remote && probe::may_ask(env) {

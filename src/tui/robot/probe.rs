@@ -20,9 +20,15 @@ const LONGEST: usize = 4096;
 /// How images are drawn; `cell` is a character's width and height in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Graphics {
-    Kitty { cell: (u16, u16) },
-    Iterm2 { cell: (u16, u16) },
-    Sixel { cell: (u16, u16) },
+    Kitty {
+        cell: (u16, u16),
+    },
+    Iterm2 {
+        cell: (u16, u16),
+    },
+    Sixel {
+        cell: (u16, u16),
+    },
     /// Two pixels a character, in colour.
     HalfBlocks,
     /// Words only.
@@ -66,7 +72,11 @@ pub struct Answer {
 pub fn may_ask(env: Environment) -> bool {
     let term = env("TERM").unwrap_or_default();
     let multiplexed = env("TMUX").is_some() || env("STY").is_some();
-    !(multiplexed || term.starts_with("tmux") || term.starts_with("screen") || term == "linux" || term.starts_with("vt"))
+    !(multiplexed
+        || term.starts_with("tmux")
+        || term.starts_with("screen")
+        || term == "linux"
+        || term.starts_with("vt"))
 }
 
 /// The best way that the answer and the environment name: kitty, iTerm2, sixel, then `fallback`.

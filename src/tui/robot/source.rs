@@ -36,7 +36,10 @@ pub enum Data {
     Items(Vec<Item>),
     Link(Link),
     /// The fate of an order.
-    Delivered { ticket: u64, delivery: Delivery },
+    Delivered {
+        ticket: u64,
+        delivery: Delivery,
+    },
 }
 
 /// How the rollout is heard at the moment.
@@ -46,7 +49,11 @@ pub enum Link {
     /// To this address.
     Connected(String),
     /// Why not, and seconds until the next attempt; whether the file in the run directory is followed meanwhile.
-    Down { reason: String, retry_s: f64, file: bool },
+    Down {
+        reason: String,
+        retry_s: f64,
+        file: bool,
+    },
     /// Everything there is has been read.
     Finished,
 }

@@ -35,8 +35,7 @@ pub enum Pane {
 }
 
 impl Pane {
-    pub const ALL: [Pane; 6] =
-        [Pane::Loop, Pane::Latency, Pane::Chunks, Pane::Joints, Pane::Cameras, Pane::Events];
+    pub const ALL: [Pane; 6] = [Pane::Loop, Pane::Latency, Pane::Chunks, Pane::Joints, Pane::Cameras, Pane::Events];
 
     pub fn title(self) -> &'static str {
         match self {
@@ -238,7 +237,8 @@ impl State {
     /// Median latencies of synchronous and of other inferences up to the moment shown.
     pub fn medians(&self) -> [Option<f64>; 2] {
         let (history, at) = self.shown();
-        [true, false].map(|kind| quantile(history.latencies_at(at).filter(|l| l.synchronous == kind).map(|l| l.ms), 0.5))
+        [true, false]
+            .map(|kind| quantile(history.latencies_at(at).filter(|l| l.synchronous == kind).map(|l| l.ms), 0.5))
     }
 
     /// Cameras by name, with the age of their newest image in milliseconds at the moment shown.

@@ -18,7 +18,7 @@ pub const FPS: f64 = 30.0;
 /// Steps executed of a chunk.
 pub const EXECUTE: u64 = 20;
 /// Steps before the splice at which the next inference begins.
-pub const OVERLAP: u64 = 5;
+pub const OVERLAP: u64 = 6;
 
 pub fn hello() -> Hello {
     Hello {
@@ -56,7 +56,7 @@ fn time(tick: u64) -> f64 {
     2.0 + tick as f64 / FPS
 }
 
-/// The messages of tick `tick`. The first 300 ticks are synchronous: the arm waits five ticks for each chunk; then the next
+/// The messages of tick `tick`. The first 300 ticks are synchronous: the arm waits for each chunk; then the next
 /// chunk is inferred while the last is executed, and every tenth is two ticks late.
 pub fn messages_of(tick: u64) -> Vec<Message> {
     let mut messages = Vec::new();
@@ -68,11 +68,12 @@ pub fn messages_of(tick: u64) -> Vec<Message> {
     let late = if number % 10 == 9 && !synchronous { 2 } else { 0 };
     let mut say = |chunk, phase| messages.push(Message::Chunk(Chunk { chunk, time: time(tick), tick, phase }));
     let latency_ms = 120.0 + 40.0 * noise(number) + if late > 0 { 80.0 } else { 0.0 };
-    let arrived = Phase::Arrived { latency_ms, preprocess_ms: 4.0, prefix_ms: 60.0, denoise_ms: latency_ms - 66.0, copy_ms: 2.0 };
+    let arrived =
+        Phase::Arrived { latency_ms, preprocess_ms: 4.0, prefix_ms: 60.0, denoise_ms: latency_ms - 66.0, copy_ms: 2.0 };
     let spliced = Phase::Spliced { index: late, late, jump: 0.02, state_error: 0.01 };
     match (synchronous, phase) {
         (true, 0) => say(number, Phase::Launched { splice: tick, synchronous: true }),
-        (true, 5) => {
+        (true, OVERLAP) => {
             say(number, arrived);
             say(number, spliced);
         }

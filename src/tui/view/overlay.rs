@@ -48,9 +48,7 @@ pub fn boxed(theme: &Theme, frame: &mut Frame, area: Rect, title: &str, width: u
     let width = width.min(area.width);
     let height = lines.saturating_add(2).min(area.height);
     let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
-    let block = Block::bordered()
-        .border_set(theme.border())
-        .title(Line::styled(format!(" {title} "), theme.strong()));
+    let block = Block::bordered().border_set(theme.border()).title(Line::styled(format!(" {title} "), theme.strong()));
     let inner = block.inner(place);
     frame.render_widget(Clear, place);
     frame.render_widget(block, place);

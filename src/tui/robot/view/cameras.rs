@@ -50,7 +50,8 @@ pub fn prepare(state: &mut State) -> usize {
         let Some(picture) = history.picture_at(&camera, at).cloned() else { continue };
         let stale = state.is_stale() || age.is_some_and(|age| age > FROZEN_MS);
         if state.encoded.prepare(&picture, image.as_size(), stale, graphics) {
-            cells += state.encoded.of(&camera).map_or(0, |p| usize::from(p.size().width) * usize::from(p.size().height));
+            cells +=
+                state.encoded.of(&camera).map_or(0, |p| usize::from(p.size().width) * usize::from(p.size().height));
         }
     }
     cells

@@ -54,12 +54,36 @@ impl Mark {
         let ascii = glyphs == Glyphs::Ascii;
         match self {
             Mark::Nothing => ' ',
-            Mark::Inferring => if ascii { '~' } else { '▒' },
-            Mark::Planned => if ascii { '=' } else { '▄' },
-            Mark::Skipped => if ascii { ':' } else { '░' },
+            Mark::Inferring => {
+                if ascii {
+                    '~'
+                } else {
+                    '▒'
+                }
+            }
+            Mark::Planned => {
+                if ascii {
+                    '='
+                } else {
+                    '▄'
+                }
+            }
+            Mark::Skipped => {
+                if ascii {
+                    ':'
+                } else {
+                    '░'
+                }
+            }
             Mark::Late => '!',
             Mark::Continued => '+',
-            Mark::Executed => if ascii { '#' } else { '█' },
+            Mark::Executed => {
+                if ascii {
+                    '#'
+                } else {
+                    '█'
+                }
+            }
             Mark::Dropped => 'x',
         }
     }
@@ -203,7 +227,7 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     };
     let (width, height) = (usize::from(area.width).saturating_sub(LABEL), usize::from(area.height));
     let mut below = vec![queue_line(state)];
-    if height >= 5 {
+    if height >= 4 {
         below.insert(0, scale(state, width, &queue));
     }
     if height >= 8 {
@@ -237,8 +261,8 @@ fn marks(state: &State, queue: &Queue, ruler: &Ruler) -> Vec<(u64, Vec<Mark>)> {
     for life in &queue.lives {
         let number = life.number;
         if let Some(launch) = life.launched {
-            let done = life.arrived.map(|a| a.tick).or(life.discarded.as_ref().map(|_| launch.tick + 1));
-            put(number, ruler.columns(launch.tick, done.unwrap_or(queue.now + 1)), Mark::Inferring);
+            let done = life.arrived.map(|a| a.tick).or(life.discarded.as_ref().map(|_| launch.tick.saturating_add(1)));
+            put(number, ruler.columns(launch.tick, done.unwrap_or(queue.now.saturating_add(1))), Mark::Inferring);
             if life.spliced.is_none() && life.discarded.is_none() {
                 let begins = launch.splice.max(queue.now);
                 put(number, ruler.columns(launch.splice, queue.now), Mark::Late);
@@ -246,7 +270,7 @@ fn marks(state: &State, queue: &Queue, ruler: &Ruler) -> Vec<(u64, Vec<Mark>)> {
             }
             if life.discarded.is_some() {
                 let end = done.unwrap_or(launch.tick);
-                put(number, ruler.columns(end, end + 1), Mark::Dropped);
+                put(number, ruler.columns(end, end.saturating_add(1)), Mark::Dropped);
             }
         }
         if let Some(splice) = life.spliced {
@@ -263,14 +287,15 @@ fn marks(state: &State, queue: &Queue, ruler: &Ruler) -> Vec<(u64, Vec<Mark>)> {
     // What was commanded, by the ticks themselves.
     let (history, at) = state.shown();
     let reach = ruler.seconds_a_column(period_ms(state) / 1e3) * ruler.width as f64;
-    for tick in history.ticks_between(at - reach, at) {
+    let newest = history.tick_at(at).map_or(at, |tick| tick.time);
+    for tick in history.ticks_between(newest - reach, newest) {
         let mark = match tick.origin {
             Origin::Fresh => Mark::Executed,
             Origin::Continued => Mark::Continued,
             Origin::Hold => continue,
         };
         if let Some(number) = tick.chunk {
-            put(number, ruler.columns(tick.tick, tick.tick + 1), mark);
+            put(number, ruler.columns(tick.tick, tick.tick.saturating_add(1)), mark);
         }
     }
     rows.into_iter().filter(|(_, row)| row.iter().any(|m| *m != Mark::Nothing)).collect()
@@ -327,7 +352,8 @@ fn queue_line(state: &State) -> Line<'static> {
     let theme = state.theme();
     match queue_state(state) {
         Some((words, low)) => {
-            let style = if low && !state.is_stale() { theme.orange().patch(theme.strong()) } else { value_style(state) };
+            let style =
+                if low && !state.is_stale() { theme.orange().patch(theme.strong()) } else { value_style(state) };
             Line::styled(words, style)
         }
         None => Line::raw(""),
@@ -337,7 +363,10 @@ fn queue_line(state: &State) -> Line<'static> {
 fn legend(state: &State) -> Line<'static> {
     let each = Mark::LEGEND.iter().flat_map(|(mark, word)| {
         let character = mark.character(state.settings.glyphs);
-        [Span::styled(character.to_string(), mark.style(state)), Span::styled(format!(" {word}  "), state.theme().grey())]
+        [
+            Span::styled(character.to_string(), mark.style(state)),
+            Span::styled(format!(" {word}  "), state.theme().grey()),
+        ]
     });
     Line::from(each.collect::<Vec<_>>())
 }

@@ -64,7 +64,7 @@ fn standing(state: &State) -> (Level, String) {
             return (Level::Warn, format!("rollout of {theirs}, this is {ours}: some of what it tells is not shown"));
         }
     }
-    let text = "This screen is no safety device: the physical stop comes first. E lets the arm sink.";
+    let text = "No safety device: the physical stop comes first. E lets the arm sink.";
     (Level::Info, text.into())
 }
 

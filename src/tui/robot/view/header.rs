@@ -61,7 +61,10 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     let line = Line::from(vec![
         Span::styled(left, theme.strong()),
         Span::raw(" ".repeat(gap)),
-        Span::styled(right_text, if armed { theme.blue().patch(theme.strong()) } else { theme.strong() }),
+        Span::styled(
+            right_text,
+            if armed && !state.is_stale() { theme.blue().patch(theme.strong()) } else { theme.strong() },
+        ),
         Span::styled(life, life_style),
     ]);
     frame.render_widget(Paragraph::new(line), area);

@@ -9,7 +9,7 @@ use super::pulse::period_ms;
 use super::value_style;
 use crate::tui::robot::history::quantile;
 use crate::tui::robot::state::State;
-use crate::tui::view::plot::round_up;
+use crate::tui::view::plot::round_up_finely;
 
 /// Inferences that the histogram counts: about the last minute of them.
 const RECENT: usize = 300;
@@ -32,30 +32,34 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     let budget = budget_ticks(state).map(|(ticks, overlap)| (f64::from(ticks) * period_ms(state), ticks, overlap));
     let mut lines = words(state, recent, budget);
     let rows = usize::from(area.height).saturating_sub(lines.len());
-    let largest = recent.iter().copied().fold(0.0, f64::max);
-    let highest = budget.map_or(largest, |(ms, ..)| largest.max(ms));
-    if recent.is_empty() || rows == 0 || highest <= 0.0 {
+    let of_interest = || recent.iter().copied().chain(budget.map(|(ms, ..)| ms));
+    let lowest = of_interest().fold(f64::INFINITY, f64::min);
+    let highest = of_interest().fold(0.0, f64::max);
+    if recent.is_empty() || rows < 2 || highest <= 0.0 {
         return frame.render_widget(Paragraph::new(lines), area);
     }
-    let bucket = round_up(highest * 1.001 / rows as f64);
+    // One row is lost to rounding the first one down.
+    let bucket = round_up_finely((highest - lowest).max(highest * 1e-3) * 1.001 / (rows - 1) as f64);
+    let first = (lowest / bucket).floor();
+    let row_of = |ms: f64| (ms / bucket - first).max(0.0) as usize;
     let mut counts = vec![0usize; rows];
     for ms in recent {
-        if let Some(count) = counts.get_mut((ms / bucket) as usize) {
+        if let Some(count) = counts.get_mut(row_of(*ms)) {
             *count += 1;
         }
     }
     let tallest = counts.iter().copied().max().unwrap_or(1).max(1);
     // No rows of nothing below the last that says something.
-    let used = counts.iter().rposition(|c| *c > 0).unwrap_or(0).max((budget.map_or(0.0, |b| b.0) / bucket) as usize) + 1;
+    let used = counts.iter().rposition(|c| *c > 0).unwrap_or(0).max(budget.map_or(0, |(ms, ..)| row_of(ms))) + 1;
     let room = usize::from(area.width).saturating_sub(18);
     let bars = counts.iter().take(used).enumerate().map(|(i, count)| {
-        let holds_budget = budget.is_some_and(|(ms, ..)| (ms / bucket) as usize == i);
+        let holds_budget = budget.is_some_and(|(ms, ..)| row_of(ms) == i);
         let bar = theme.bar(*count as f64 / tallest as f64, room);
         let fill = " ".repeat(room.saturating_sub(bar.chars().count()));
         let style = if state.is_stale() { theme.grey() } else { theme.blue() };
         let mark = if holds_budget { "< budget" } else { "" };
         Line::from(vec![
-            Span::styled(format!("{:>7} ", label(i as f64 * bucket)), theme.grey()),
+            Span::styled(format!("{:>7} ", label((first + i as f64) * bucket)), theme.grey()),
             Span::styled(bar, style),
             Span::raw(fill),
             Span::styled(format!(" {mark}"), theme.orange()),
@@ -67,7 +71,7 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
 }
 
 fn label(ms: f64) -> String {
-    if ms >= 10_000.0 { format!("{:.0} s", ms / 1e3) } else { format!("{ms:.0}") }
+    if ms >= 10_000.0 { format!("{:.1} s", ms / 1e3) } else { format!("{ms:.0}") }
 }
 
 /// The lines below the histogram.
@@ -90,10 +94,10 @@ fn words(state: &State, recent: &[f64], budget: Option<(f64, u32, bool)>) -> Vec
         let what = if overlap { "overlap" } else { "chunk" };
         let over = p95.is_some_and(|p95| p95 > budget_ms && overlap);
         let style = if over { theme.orange() } else { value_style(state) };
-        let word = if over { "  p95 is above it" } else { "" };
+        let word = if over { "  p95 ABOVE" } else { "" };
         lines.push(Line::from(vec![
             Span::styled("budget ", theme.grey()),
-            Span::styled(format!("{budget_ms:.0} ms ({what} of {ticks} steps){word}"), style),
+            Span::styled(format!("{budget_ms:.0} ms ({what} {ticks}){word}"), style),
         ]));
     }
     lines

@@ -81,7 +81,7 @@ fn tabs(state: &State, body: Rect) -> Vec<(Pane, Rect)> {
 
 fn full(body: Rect) -> Vec<(Pane, Rect)> {
     let [top, middle, bottom] =
-        Split::vertical([Constraint::Length(12), Constraint::Min(8), Constraint::Length(11)]).areas(body);
+        Split::vertical([Constraint::Length(13), Constraint::Min(8), Constraint::Length(11)]).areas(body);
     let [pulse, latency, cameras] =
         Split::horizontal([Constraint::Length(36), Constraint::Percentage(36), Constraint::Min(0)]).areas(top);
     let [joints, events] = Split::horizontal([Constraint::Percentage(58), Constraint::Min(0)]).areas(bottom);
@@ -175,7 +175,9 @@ fn text(state: &State, frame: &mut Frame, area: Rect) {
         parts.push("SPACE hold".into());
         parts.push("E e-stop".into());
     }
-    parts.push(jitter_words(state));
+    let pulse = pulse::pulse(state);
+    parts.extend(pulse.rate.map(|hz| format!("{hz:.1} Hz")));
+    parts.extend(pulse.p99_ms.map(|ms| format!("p99 {ms:.1} ms")));
     let lines: Vec<Line> = pack(&parts, usize::from(area.width)).into_iter().map(Line::raw).collect();
     frame.render_widget(Paragraph::new(lines).style(value_style(state)), area);
 }
