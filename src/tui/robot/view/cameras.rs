@@ -34,7 +34,7 @@ fn places(state: &State, area: Rect) -> Vec<(Rect, Rect)> {
 /// Whether images are drawn now. Nothing can be drawn over images of pixels, so that they go while a layer is open.
 fn drawable(state: &State) -> bool {
     let graphics = state.graphics();
-    graphics != Graphics::None && !(graphics.is_pixels() && !state.overlays.is_empty())
+    graphics != Graphics::None && (!graphics.is_pixels() || state.overlays.is_empty())
 }
 
 /// Encodes the images that will be drawn and are not yet. Returns how many cells changed by that.
