@@ -58,6 +58,8 @@ pub enum LoadError {
     Contradiction { directory: PathBuf, problem: String },
     #[error("the camera map names {camera}, the policy in {} has {known:?}", directory.display())]
     Camera { directory: PathBuf, camera: String, known: Vec<String> },
+    #[error("cannot write the policy in the box to {}", path.display())]
+    Unpack { path: PathBuf, source: std::io::Error },
     #[error("denoising in 0 steps gives nothing")]
     NoStep,
     #[error("cannot build the network of {}", directory.display())]
@@ -70,7 +72,7 @@ impl Explain for LoadError {
             LoadError::Checkpoint(error) => error.kind(),
             LoadError::Processor(error) => error.kind(),
             LoadError::Device(error) => error.kind(),
-            LoadError::Network { .. } => Kind::Environment,
+            LoadError::Network { .. } | LoadError::Unpack { .. } => Kind::Environment,
             _ => Kind::Input,
         }
     }
@@ -83,6 +85,7 @@ impl Explain for LoadError {
             LoadError::Contradiction { directory, .. } | LoadError::Kind { directory } => {
                 Some(format!("vlash policy info {}", directory.display()))
             }
+            LoadError::Unpack { .. } => Some("export VLASH_CACHE=/a/directory/with/10/MB".into()),
             LoadError::NoStep => Some("steps = 10, or leave it out".into()),
             _ => None,
         }

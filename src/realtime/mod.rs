@@ -1,6 +1,7 @@
 //! Real-time asynchronous execution of action chunks: what decides (the scheduler, the safety filter), the thread that
 //! infers, and the loop that commands.
 
+pub mod boxed;
 pub mod guidance;
 pub mod loaded;
 pub mod policy;
