@@ -302,6 +302,9 @@ pub struct StepConfig {
     pub activation_checkpointing: bool,
     /// Temporal delay augmentation.
     pub delay: DelayConfig,
+    /// Most leading actions of a chunk that are given rather than predicted (training-time RTC, arXiv 2512.05964); 0
+    /// switches it off.
+    pub rtc_max_delay: usize,
 }
 
 /// `train.delay.*`: temporal delay augmentation (VLASH).

@@ -4,5 +4,7 @@
 pub mod boxed;
 pub mod guidance;
 pub mod loaded;
+#[cfg(test)]
+mod loaded_tests;
 pub mod policy;
 pub mod scheduler;

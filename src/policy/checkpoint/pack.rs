@@ -83,10 +83,8 @@ pub fn pack(checkpoint: &Path, out: &Path, recipe: &Recipe) -> Result<u64, PackE
     if checkpoint.tokenizer()?.is_some_and(|tokenizer| !same(&tokenizer, &builtin)) {
         return Err(PackError::OtherTokenizer { directory });
     }
-    let statistics = checkpoint
-        .statistics
-        .as_ref()
-        .ok_or_else(|| CheckpointError::NoStatistics { directory: directory.clone() })?;
+    let statistics =
+        checkpoint.statistics.as_ref().ok_or_else(|| CheckpointError::NoStatistics { directory: directory.clone() })?;
     let tensors = narrow(&checkpoint)?;
     let bytes: u64 = tensors.iter().map(|(_, t)| (t.elem_count() * t.dtype().size_in_bytes()) as u64).sum();
     if bytes > MOST_BYTES {
@@ -151,8 +149,7 @@ fn write_recipe(out: &Path, recipe: &Recipe, trained: &Value) -> Result<(), Pack
 }
 
 fn size(directory: &Path) -> Result<u64, PackError> {
-    let sum = || -> std::io::Result<u64> {
-        std::fs::read_dir(directory)?.map(|entry| Ok(entry?.metadata()?.len())).sum()
-    };
+    let sum =
+        || -> std::io::Result<u64> { std::fs::read_dir(directory)?.map(|entry| Ok(entry?.metadata()?.len())).sum() };
     sum().map_err(|source| PackError::Write { path: directory.to_owned(), source })
 }
