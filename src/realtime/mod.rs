@@ -1,5 +1,7 @@
 //! Real-time asynchronous execution of action chunks: what decides (the scheduler, the safety filter), the thread that
 //! infers, and the loop that commands.
 
+pub mod filter;
+pub mod metrics;
 pub mod policy;
 pub mod scheduler;
