@@ -6,5 +6,7 @@ pub mod guidance;
 pub mod loaded;
 #[cfg(test)]
 mod loaded_tests;
+pub mod filter;
+pub mod metrics;
 pub mod policy;
 pub mod scheduler;
