@@ -1,7 +1,11 @@
 //! Real-time asynchronous execution of action chunks: what decides (the scheduler, the safety filter), the thread that
 //! infers, and the loop that commands.
 
+pub mod control;
 pub mod filter;
 pub mod metrics;
 pub mod policy;
 pub mod scheduler;
+pub mod telemetry;
+pub mod watchdog;
+pub mod worker;
