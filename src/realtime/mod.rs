@@ -2,6 +2,7 @@
 //! infers, and the loop that commands.
 
 pub mod control;
+pub mod deferred;
 pub mod filter;
 pub mod metrics;
 pub mod policy;
