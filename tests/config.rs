@@ -177,21 +177,22 @@ fn spellings_of_yaml_1_1_are_understood() {
 }
 
 #[rstest]
-#[case(None, Preset::Tiny)]
-#[case(Some(Preset::Tiny), Preset::Tiny)]
-#[case(Some(Preset::Full), Preset::Full)]
-fn the_built_in_configurations_load(#[case] preset: Option<Preset>, #[case] expected: Preset) {
+#[case(None, Preset::Tiny, true)]
+#[case(Some(Preset::Tiny), Preset::Tiny, true)]
+#[case(Some(Preset::Small), Preset::Small, false)]
+#[case(Some(Preset::Full), Preset::Full, true)]
+fn the_built_in_configurations_load(#[case] preset: Option<Preset>, #[case] expected: Preset, #[case] adapter: bool) {
     let overrides = ["data.repo=x".to_string(), "model.base=y".to_string()];
     let config = config::load(&Source::Embedded, preset, &overrides).unwrap().value;
     assert_eq!(config.model.preset, expected);
-    assert!(config.adapter.enabled);
+    assert_eq!(config.adapter.enabled, adapter);
 }
 
 #[test]
 fn every_shipped_file_loads() {
     let mut files: Vec<PathBuf> = std::fs::read_dir(SHIPPED).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    assert_eq!(files.len(), 5);
+    assert_eq!(files.len(), 6);
     for file in files {
         let loaded = load(&file, &["data.repo=x", "model.base=y"]).unwrap_or_else(|errors| panic!("{errors}"));
         let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();

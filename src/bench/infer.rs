@@ -114,6 +114,7 @@ fn policy(settings: &Settings, place: &Place) -> Result<Policy, BenchError> {
 pub(super) fn sizes(preset: Preset) -> Arch {
     match preset {
         Preset::Full => Arch::full_pi05(),
+        Preset::Small => Arch::small(),
         Preset::Tiny => Arch::tiny(TINY_EXPERT_WIDTH),
     }
 }

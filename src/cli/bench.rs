@@ -82,7 +82,7 @@ impl Where {
 #[command(after_help = INFER)]
 pub struct Infer {
     /// Sizes, with random weights [default: full on a GPU, tiny on the CPU]
-    #[arg(long, value_name = "tiny|full", value_parser = word::<Preset>, conflicts_with = "checkpoint")]
+    #[arg(long, value_name = "tiny|small|full", value_parser = word::<Preset>, conflicts_with = "checkpoint")]
     preset: Option<Preset>,
     /// A policy directory, whose sizes and weights are used
     #[arg(long, value_name = "DIR")]
@@ -119,7 +119,7 @@ pub struct Train {
     #[arg(value_name = "CONFIG | KEY=VALUE")]
     typed: Vec<String>,
     /// Sizes [default: full on a GPU, tiny on the CPU]
-    #[arg(long, value_name = "tiny|full", value_parser = word::<Preset>)]
+    #[arg(long, value_name = "tiny|small|full", value_parser = word::<Preset>)]
     preset: Option<Preset>,
     /// Adapters of this rank on every linear, vision tower included [default: 16]
     #[arg(long, value_name = "RANK", value_parser = size(1024), group = "recipe")]
@@ -183,7 +183,7 @@ pub struct Load {
 #[command(after_help = OPS)]
 pub struct Ops {
     /// Sizes [default: full on a GPU, tiny on the CPU]
-    #[arg(long, value_name = "tiny|full", value_parser = word::<Preset>)]
+    #[arg(long, value_name = "tiny|small|full", value_parser = word::<Preset>)]
     preset: Option<Preset>,
     #[arg(long, value_name = "N", default_value_t = 1, help = "Observations", value_parser = size(4096))]
     batch: u64,
@@ -222,7 +222,7 @@ pub struct Table {
     #[arg(long, value_name = "N", value_parser = runs())]
     runs: Option<u64>,
     /// Sizes [default: full on a GPU, tiny on the CPU]
-    #[arg(long, value_name = "tiny|full", value_parser = word::<Preset>)]
+    #[arg(long, value_name = "tiny|small|full", value_parser = word::<Preset>)]
     preset: Option<Preset>,
     #[command(flatten)]
     place: Where,

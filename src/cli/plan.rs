@@ -21,7 +21,7 @@ const FLAGS: &[Flag] = &[
     },
     Flag {
         name: "--preset",
-        value: Some("tiny|full"),
+        value: Some("tiny|small|full"),
         help: "Sizes of the network; without CONFIG also which built-in one is used",
     },
     Flag { name: "--config_path", value: Some("FILE"), help: "The same as CONFIG (also --config)" },

@@ -11,7 +11,7 @@ use crate::error::Failure;
 const FLAGS: &[Flag] = &[
     Flag {
         name: "--preset",
-        value: Some("tiny|full"),
+        value: Some("tiny|small|full"),
         help: "Sizes of the network; without CONFIG also which built-in one is used",
     },
     Flag { name: "--config_path", value: Some("FILE"), help: "The same as CONFIG (also --config)" },
@@ -185,7 +185,7 @@ mod tests {
         let unknown = "unknown option --learning_rate; a setting is written --learning_rate=VALUE";
         assert_eq!(message("--learning_rate"), unknown);
         assert_eq!(message("--optimizer.lr"), "--optimizer.lr needs a value, as in --optimizer.lr=VALUE");
-        assert_eq!(message("--preset=small"), "--preset: \"small\" is not one of tiny, full");
+        assert_eq!(message("--preset=medium"), "--preset: \"medium\" is not one of tiny, small, full");
         assert_eq!(message("--json=1"), "--json takes no value");
         assert_eq!(
             message("a.toml b.toml"),

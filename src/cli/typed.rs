@@ -108,11 +108,12 @@ pub(super) fn configuration(
     flags: &[(&'static str, String)],
 ) -> Result<(Source, Option<Preset>), String> {
     let values = |name: &'static str| flags.iter().filter(move |(flag, _)| *flag == name).map(|(_, v)| v.clone());
-    let preset = match values("--preset").next_back().as_deref() {
+    let preset = match values("--preset").next_back() {
         None => None,
-        Some("tiny") => Some(Preset::Tiny),
-        Some("full") => Some(Preset::Full),
-        Some(other) => return Err(format!("--preset: \"{other}\" is not one of tiny, full")),
+        Some(word) => {
+            let known = Preset::ALL.into_iter().find(|preset| preset.name() == word);
+            Some(known.ok_or_else(|| format!("--preset: \"{word}\" is not one of tiny, small, full"))?)
+        }
     };
     let files: Vec<String> = positionals.into_iter().chain(values("--config_path")).chain(values("--config")).collect();
     let source = match files.as_slice() {

@@ -60,13 +60,14 @@ impl Vocabulary {
 /// Where a configuration comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// What is built into the binary: `tiny.toml`, or with the full preset `pi05_lora.toml`.
+    /// What is built into the binary: `tiny.toml`, with the small preset `sim.toml`, with the full one `pi05_lora.toml`.
     Embedded,
     /// A `.toml`, `.yaml`, `.yml` or `.json` file.
     File(PathBuf),
 }
 
 const TINY: &str = include_str!("../../configs/train/tiny.toml");
+const SIM: &str = include_str!("../../configs/train/sim.toml");
 const PI05_LORA: &str = include_str!("../../configs/train/pi05_lora.toml");
 
 /// Loads a training configuration: defaults < preset < file < `overrides` (`key=value`, in either vocabulary,
@@ -128,6 +129,7 @@ pub(crate) fn nearest<'a>(unknown: &str, choices: impl Iterator<Item = &'a str>)
 fn embedded(preset: Option<Preset>) -> Result<Node, ConfigErrors> {
     let (name, text) = match preset {
         Some(Preset::Full) => ("pi05_lora.toml (built in)", PI05_LORA),
+        Some(Preset::Small) => ("sim.toml (built in)", SIM),
         Some(Preset::Tiny) | None => ("tiny.toml (built in)", TINY),
     };
     read::parse(Vocabulary::Toml, text, &Arc::from(name)).map_err(ConfigErrors::input)
@@ -144,7 +146,7 @@ fn layers(
     let mut collected = Collected::default();
     collected.file(vocabulary, file);
     if let Some(preset) = preset {
-        let word = if preset == Preset::Tiny { "tiny" } else { "full" };
+        let word = preset.name();
         collected.argument(vocabulary, overrides::named("model.preset", word, &format!("--preset {word}")));
     }
     for text in overrides {

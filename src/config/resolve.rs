@@ -49,13 +49,13 @@ enum Change {
 pub(crate) fn resolve(vocabulary: Vocabulary, assignments: &[Assignment], env: Env<'_>) -> Resolved {
     let mut notes = without_effect(assignments);
     let mut settings: Vec<Setting> = assignments.iter().filter_map(|assignment| setting(assignment, env)).collect();
-    let tiny = chosen(&settings, "model.preset").is_some_and(|word| word == "tiny");
+    let preset = chosen(&settings, "model.preset").and_then(keys::preset);
     let plain = chosen(&settings, "optim.preset").is_some_and(|word| word == "none");
     settings.retain(|setting| applies(setting, plain, &mut notes));
 
     let mut values = defaults(vocabulary);
-    if tiny {
-        bundle(&mut values, keys::TINY, "tiny");
+    if let Some((name, settings)) = preset {
+        bundle(&mut values, settings, name);
     }
     if plain {
         bundle(&mut values, keys::NO_OPTIM_PRESET, "optim.preset = none");

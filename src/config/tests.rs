@@ -77,7 +77,7 @@ fn every_default_is_a_value_of_its_key() {
             }
         }
     }
-    for (toml, text) in keys::TINY.iter().chain(keys::NO_OPTIM_PRESET) {
+    for (toml, text) in keys::SMALL.iter().chain(keys::TINY).chain(keys::NO_OPTIM_PRESET) {
         readable(keys::field(toml).unwrap_or_else(|| panic!("{toml}")), text);
     }
 }

@@ -47,11 +47,12 @@ pub struct TrainConfig {
 pub struct ModelConfig {
     /// The policy.
     pub kind: PolicyKind,
-    /// Sizes of the network: `full` (Gemma-2B, Gemma-300M, SigLIP So400m) or `tiny` (tests, the embedded default).
+    /// Sizes of the network: `full` (Gemma-2B, Gemma-300M, SigLIP So400m), `small` (the policy in the box) or `tiny`
+    /// (tests, the embedded default).
     pub preset: Preset,
     /// Checkpoint directory to start from; none means random weights, said loudly.
     pub base: Option<PathBuf>,
-    /// Directory with `tokenizer.json`; none: beside `base`, then in its processor's files; the `tiny` preset has one built in.
+    /// Directory with `tokenizer.json`; none: beside `base`, then in its processor's files; `small` and `tiny` have one built in.
     pub tokenizer: Option<PathBuf>,
     /// Type of the frozen weights; what trains is always f32, and so is everything on a CPU.
     pub dtype: Dtype,
@@ -107,8 +108,24 @@ pub enum PolicyKind {
 pub enum Preset {
     /// Gemma-2B, Gemma-300M, SigLIP So400m: 3.35 billion parameters.
     Full,
+    /// The same architecture at 3.2 million parameters, for images of 112 × 112 pixels: learns the simulated task.
+    Small,
     /// The same architecture at about 0.65 million parameters with adapters.
     Tiny,
+}
+
+impl Preset {
+    /// All of them, the largest first.
+    pub const ALL: [Preset; 3] = [Preset::Full, Preset::Small, Preset::Tiny];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Full => "full",
+            Preset::Small => "small",
+            Preset::Tiny => "tiny",
+        }
+    }
 }
 
 /// A floating-point type.
@@ -283,6 +300,9 @@ pub struct StepConfig {
     pub grad_accum: usize,
     /// Keep only segment inputs and recompute in the backward pass.
     pub activation_checkpointing: bool,
+    /// Most leading actions of a chunk that are given rather than predicted (training-time RTC, arXiv 2512.05964); 0
+    /// switches it off.
+    pub rtc_max_delay: usize,
     /// Temporal delay augmentation.
     pub delay: DelayConfig,
 }

@@ -36,6 +36,7 @@ fn model(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
     });
     let side = match model.preset {
         Preset::Full => 224,
+        Preset::Small => 112,
         Preset::Tiny => 56,
     };
     let [height, width] = model.image_resolution;
@@ -60,7 +61,7 @@ fn data(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
     find(findings, nameless, &["data.repo"], || {
         let repo = name("data.repo");
         format!(
-            "{repo} is not set: the full-size policy needs a dataset (the bundled one is for the tiny preset); add {repo}=/path/to/dataset"
+            "{repo} is not set: the full-size policy needs a dataset (the bundled one is for the presets small and tiny); add {repo}=/path/to/dataset"
         )
     });
     let cameras = data.cameras.as_deref();
@@ -118,6 +119,11 @@ fn recipe(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
         format!("{}: a blank name would match every parameter", name("adapter.also_train"))
     });
     shared_observation(config, name, findings);
+    let (given, chunk) = (config.train.rtc_max_delay, config.model.chunk_size);
+    find(findings, given >= chunk, &["train.rtc_max_delay", "model.chunk_size"], || {
+        let (rtc, size) = (name("train.rtc_max_delay"), name("model.chunk_size"));
+        format!("{rtc}: with {given} actions given, nothing of a chunk of {size} = {chunk} may be left to predict")
+    });
     let hub = &config.hub;
     find(findings, hub.push && hub.repo.is_none(), &["hub.push", "hub.repo"], || {
         format!("{}: uploading needs {}=owner/name", name("hub.push"), name("hub.repo"))

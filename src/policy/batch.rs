@@ -156,11 +156,20 @@ impl Targets {
 pub struct Draw {
     /// f32 `[B·K, H, max_action_dim]`, N(0, 1).
     pub noise: Tensor,
-    /// f32 `[B·K]`, flow time in (0, 1]: 1 is noise, 0 is data.
+    /// Flow time: 1 is noise, 0 is data. f32 `[B·K]` in (0, 1], or of each step f32 `[B·K, H]`, where 0 means that the
+    /// step's action is given: it enters as it is and is in no loss (training-time RTC, arXiv 2512.05964).
     pub time: Tensor,
 }
 
 impl Draw {
+    /// By row and step, whether the action is given; empty when every row has one time.
+    pub fn given(&self) -> Result<Vec<bool>> {
+        if self.time.rank() < 2 {
+            return Ok(Vec::new());
+        }
+        Ok(self.time.flatten_all()?.to_vec1::<f32>()?.into_iter().map(|time| time == 0.0).collect())
+    }
+
     /// The same numbers on `device`.
     pub fn to_device(&self, device: &Device) -> Result<Draw> {
         Ok(Draw { noise: self.noise.to_device(device)?, time: self.time.to_device(device)? })

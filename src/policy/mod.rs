@@ -3,6 +3,9 @@
 pub mod arch;
 pub mod batch;
 pub mod checkpoint;
+pub mod continuity;
+#[cfg(test)]
+mod continuity_tests;
 mod expectation;
 pub mod model;
 pub mod network;
@@ -12,6 +15,7 @@ pub mod segment;
 pub mod verify;
 pub mod weights;
 
+pub use continuity::Guided;
 pub use model::{Observed, Policy, StepOptions, StepOutput};
 pub use network::flow;
 pub use network::init::RandomInit;

@@ -20,7 +20,7 @@ use crate::config::train::LossParity;
 #[derive(Debug)]
 pub struct Policy {
     arch: Arch,
-    network: Network,
+    pub(super) network: Network,
     device: Device,
     pub(super) parameters: Vec<(String, Weight)>,
     trained: Vec<Trained>,
@@ -56,10 +56,10 @@ pub struct StepOutput {
 
 /// Observations of a batch as the denoising steps read them.
 pub struct Observed {
-    geometry: Geometry,
-    cache: PrefixCache,
-    state: Tensor,
-    samples: usize,
+    pub(super) geometry: Geometry,
+    pub(super) cache: PrefixCache,
+    pub(super) state: Tensor,
+    pub(super) samples: usize,
 }
 
 /// One chunk on its way from noise to actions, f32 `[B, H, A]`.
@@ -128,7 +128,7 @@ impl Policy {
         let mut tape = Tape::new(walk);
         let (velocity, wanted) =
             self.training_forward(&mut tape, &batch.trimmed()?, targets, draw, &mut Trace::off())?;
-        let compared = Compared::new(&velocity.tensor, &wanted, targets)?;
+        let compared = Compared::new(&velocity.tensor, &wanted, targets, draw)?;
         let losses = compared.velocities().losses(options.parity);
         let gradient = compared.velocities().gradient(options.parity, options.loss_scale);
         let gradient = Tensor::from_vec(gradient, velocity.tensor.shape(), &self.device)?;
@@ -157,7 +157,7 @@ impl Policy {
         let mut tape = Tape::new(Walk::EVALUATE);
         let batch = batch.trimmed()?;
         let (velocity, wanted) = self.training_forward(&mut tape, &batch, targets, draw, &mut Trace::off())?;
-        Ok(Compared::new(&velocity.tensor, &wanted, targets)?.velocities().losses(parity))
+        Ok(Compared::new(&velocity.tensor, &wanted, targets, draw)?.velocities().losses(parity))
     }
 
     /// Bytes that the chain keeps between the forward and the backward pass of this batch.
@@ -214,7 +214,8 @@ impl Policy {
         let mut x_t = noise.to_dtype(DType::F32)?;
         for (step, time) in flow::times(steps).into_iter().enumerate() {
             let time = vec![time; *samples];
-            let inputs = SuffixInputs { x_t: &x_t, time: &time, state };
+            let value = Value::constant(x_t.clone());
+            let inputs = SuffixInputs { x_t: &value, time: &time, state };
             // The layers of the first step are worth comparing; the later ones are the same code.
             let mut layers = if record.is_on() && step == 0 { Trace::on() } else { Trace::off() };
             let velocity = self.network.velocity(&mut tape, cache, &inputs, geometry, &mut layers)?.tensor;
@@ -244,7 +245,7 @@ impl Policy {
         let rows = batch.len() * branches;
         self.expect_chunk("actions", &targets.actions, rows)?;
         self.expect_chunk("noise", &draw.noise, rows)?;
-        if draw.time.dims() != [rows] {
+        if draw.time.dims() != [rows] && draw.time.dims() != [rows, self.arch.chunk_size] {
             bail!("flow times {:?} for {} samples of {branches} branches", draw.time.dims(), batch.len())
         }
         if self.arch.state_cond && batch.state.dims() != [rows, self.arch.max_state_dim] {
@@ -256,8 +257,8 @@ impl Policy {
         let wanted = flow::velocity(&targets.actions, draw)?;
         trace.record("x_t", &x_t);
         trace.record("u_t", &wanted);
-        let time = draw.time.to_vec1::<f32>()?;
-        let inputs = SuffixInputs { x_t: &x_t, time: &time, state: &batch.state };
+        let time = draw.time.flatten_all()?.to_vec1::<f32>()?;
+        let inputs = SuffixInputs { x_t: &Value::constant(x_t), time: &time, state: &batch.state };
         Ok((self.network.velocity(tape, &cache, &inputs, &geometry, trace)?, wanted))
     }
 
@@ -276,7 +277,7 @@ impl Policy {
         Ok((geometry, cache))
     }
 
-    fn expect_chunk(&self, what: &str, tensor: &Tensor, batch: usize) -> Result<()> {
+    pub(super) fn expect_chunk(&self, what: &str, tensor: &Tensor, batch: usize) -> Result<()> {
         let wanted = [batch, self.arch.chunk_size, self.arch.max_action_dim];
         if tensor.dims() != wanted {
             bail!("{what} of shape {:?}, wanted {wanted:?}", tensor.dims())
@@ -290,6 +291,7 @@ struct Compared {
     predicted: Vec<f32>,
     wanted: Vec<f32>,
     is_pad: Vec<bool>,
+    given: Vec<bool>,
     counts: Vec<bool>,
     chunk: usize,
     dims: usize,
@@ -297,7 +299,7 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(predicted: &Tensor, wanted: &Tensor, targets: &Targets) -> Result<Self> {
+    fn new(predicted: &Tensor, wanted: &Tensor, targets: &Targets, draw: &Draw) -> Result<Self> {
         let (rows, chunk, dims) = predicted.dims3()?;
         if targets.is_pad.dims() != [rows, chunk] {
             bail!("pad flags of shape {:?}, wanted {:?}", targets.is_pad.dims(), [rows, chunk])
@@ -310,6 +312,7 @@ impl Compared {
             predicted: values(predicted)?,
             wanted: values(wanted)?,
             is_pad: values(&targets.is_pad)?.into_iter().map(|pad| pad != 0.0).collect(),
+            given: draw.given()?,
             counts: (0..rows).map(|row| targets.branches.counts(row)).collect(),
             chunk,
             dims,
@@ -318,7 +321,7 @@ impl Compared {
     }
 
     fn velocities(&self) -> Velocities<'_> {
-        let Self { predicted, wanted, is_pad, counts, chunk, dims, action_dim } = self;
-        Velocities { predicted, wanted, is_pad, counts, chunk: *chunk, dims: *dims, action_dim: *action_dim }
+        let Self { predicted, wanted, is_pad, given, counts, chunk, dims, action_dim } = self;
+        Velocities { predicted, wanted, is_pad, given, counts, chunk: *chunk, dims: *dims, action_dim: *action_dim }
     }
 }

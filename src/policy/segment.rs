@@ -179,6 +179,12 @@ impl<'s> Tape<'s> {
         Self { walk, steps: Vec::new(), slots: 0 }
     }
 
+    /// A tensor whose gradient [`Tape::pull`] will be asked for.
+    pub fn input(&mut self, tensor: Tensor) -> Value {
+        self.slots += 1;
+        Value { tensor, slot: Some(self.slots - 1) }
+    }
+
     /// Runs a segment. It is recorded only when something of it trains or an input wants a gradient.
     pub fn run(&mut self, segment: &'s dyn Segment, inputs: &[&Value]) -> Result<Vec<Value>> {
         let Walk { record, recompute, dropout_key } = self.walk;
@@ -224,11 +230,28 @@ impl<'s> Tape<'s> {
     /// Walks back from `value` with the given gradient; `sink` receives each parameter's gradient, f32, as soon as
     /// it is finished. A value that nothing trained stands behind gives nothing.
     pub fn backward(
-        mut self,
+        self,
         value: &Value,
         gradient: Tensor,
         sink: &mut dyn FnMut(String, Tensor) -> Result<()>,
     ) -> Result<()> {
+        self.walk_back(value, gradient, sink).map(|_| ())
+    }
+
+    /// The vector–Jacobian product of `value` with `gradient`, at an [`Tape::input`]; none when `value` does not depend
+    /// on it. Parameters' gradients are dropped.
+    pub fn pull(self, value: &Value, gradient: Tensor, input: &Value) -> Result<Option<Tensor>> {
+        let mut left = self.walk_back(value, gradient, &mut |_, _| Ok(()))?;
+        Ok(input.slot.and_then(|slot| left.remove(&slot)))
+    }
+
+    /// Gives the gradients of the slots that no segment wrote: those of inputs.
+    fn walk_back(
+        mut self,
+        value: &Value,
+        gradient: Tensor,
+        sink: &mut dyn FnMut(String, Tensor) -> Result<()>,
+    ) -> Result<HashMap<usize, Tensor>> {
         let mut pending: HashMap<usize, Tensor> = HashMap::new();
         if let Some(slot) = value.slot {
             pending.insert(slot, gradient);
@@ -248,7 +271,7 @@ impl<'s> Tape<'s> {
                 sink(name, gradient)?;
             }
         }
-        Ok(())
+        Ok(pending)
     }
 }
 

@@ -3,6 +3,11 @@
 
 pub mod control;
 pub mod deferred;
+pub mod boxed;
+pub mod guidance;
+pub mod loaded;
+#[cfg(test)]
+mod loaded_tests;
 pub mod filter;
 pub mod metrics;
 pub mod policy;

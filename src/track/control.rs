@@ -46,6 +46,11 @@ impl Command {
 /// Takes every request out of the inbox of `run`, oldest first. A file that is no request is set aside as `*.bad`
 /// and returned as an error text.
 pub fn take(run: &std::path::Path) -> Vec<Result<Request, String>> {
+    take_as(run)
+}
+
+/// As [`take`], for requests of the form `T`.
+pub(super) fn take_as<T: serde::de::DeserializeOwned>(run: &std::path::Path) -> Vec<Result<T, String>> {
     let inbox = run.join(super::run_dir::CONTROL);
     let Ok(entries) = std::fs::read_dir(&inbox) else { return Vec::new() };
     let mut paths: Vec<_> = entries
@@ -61,11 +66,11 @@ fn is_hidden(path: &std::path::Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-fn take_one(path: &std::path::Path) -> Result<Request, String> {
+fn take_one<T: serde::de::DeserializeOwned>(path: &std::path::Path) -> Result<T, String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let request = std::fs::read(path)
         .map_err(|error| error.to_string())
-        .and_then(|bytes| serde_json::from_slice::<Request>(&bytes).map_err(|error| error.to_string()));
+        .and_then(|bytes| serde_json::from_slice::<T>(&bytes).map_err(|error| error.to_string()));
     match request {
         Ok(request) => std::fs::remove_file(path).map(|()| request).map_err(|error| format!("{name}: {error}")),
         Err(reason) => {

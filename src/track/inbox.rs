@@ -41,15 +41,24 @@ impl Explain for SendError {
 /// The file appears under its final name complete (written beside, synced, renamed); names that start with a
 /// dot are not requests. The answer comes as events that carry the id. The run directory itself must exist.
 pub fn send(run_dir: &Path, command: Command) -> Result<String, SendError> {
-    let inbox = run_dir.join(CONTROL);
     let name = command.name();
+    put(run_dir, name, |id| Request { id, command })
+}
+
+/// Puts the request that `request` makes of its id into the inbox; `name` is for the error.
+pub(super) fn put<T: serde::Serialize>(
+    run_dir: &Path,
+    name: &'static str,
+    request: impl FnOnce(String) -> T,
+) -> Result<String, SendError> {
+    let inbox = run_dir.join(CONTROL);
     let id = new_id();
     let write = || -> io::Result<()> {
         match fs::create_dir(&inbox) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let bytes = serde_json::to_vec(&Request { id: id.clone(), command })?;
+        let bytes = serde_json::to_vec(&request(id.clone()))?;
         files::write_atomic(&inbox.join(format!("{id}.json")), &bytes)
     };
     match write() {

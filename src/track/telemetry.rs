@@ -192,3 +192,18 @@ pub enum Steer {
     /// The operator is there (for the dead-man option).
     Heartbeat,
 }
+
+impl Steer {
+    /// The name used in messages to a person.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Steer::Hold => "hold",
+            Steer::EmergencyStop => "emergency stop",
+            Steer::Arm { .. } => "arm",
+            Steer::Mode { .. } => "mode",
+            Steer::Record { .. } => "record",
+            Steer::Stop => "stop",
+            Steer::Heartbeat => "heartbeat",
+        }
+    }
+}

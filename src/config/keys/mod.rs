@@ -238,8 +238,18 @@ pub(crate) fn is_section(vocabulary: Vocabulary, path: &str) -> bool {
     all().any(|key| key.names(vocabulary).any(below))
 }
 
-/// What `model.preset = "tiny"` sets where nothing else does.
-pub(crate) const TINY: &[(&str, &str)] = &[
+/// What a size of `model.preset` sets where nothing else does, beside its name.
+pub(crate) fn preset(word: &str) -> Option<(&'static str, Settings)> {
+    [("small", SMALL), ("tiny", TINY)].into_iter().find(|(name, _)| *name == word)
+}
+
+/// Keys with the literals that they get.
+pub(crate) type Settings = &'static [(&'static str, &'static str)];
+
+pub(crate) const SMALL: Settings =
+    &[("model.dtype", "\"float32\""), ("model.chunk_size", "32"), ("model.image_resolution", "[112, 112]")];
+
+pub(crate) const TINY: Settings = &[
     ("model.dtype", "\"float32\""),
     ("model.chunk_size", "10"),
     ("model.image_resolution", "[56, 56]"),
@@ -249,7 +259,7 @@ pub(crate) const TINY: &[(&str, &str)] = &[
 /// What `optim.preset = "none"` sets where nothing else does: LeRobot's plain AdamW and no schedule.
 ///
 /// LeRobot clips at 10 here, DeepSpeed (the predecessors' default backend) at 1, and 1 wins there.
-pub(crate) const NO_OPTIM_PRESET: &[(&str, &str)] = &[
+pub(crate) const NO_OPTIM_PRESET: Settings = &[
     ("optim.lr", "1e-3"),
     ("optim.betas", "[0.9, 0.999]"),
     ("optim.eps", "1e-8"),

@@ -17,9 +17,9 @@ pub(super) static KEYS: &[Key] = &[
         .also(&["policy", "policy_type", "model_type"]),
     Key::new(
         "model.preset",
-        Choice(&["full", "tiny"]),
+        Choice(&["full", "small", "tiny"]),
         Is("\"full\""),
-        "Sizes of the network: full (Gemma-2B, Gemma-300M, SigLIP So400m), or tiny for tests and first steps.",
+        "Sizes of the network: full (Gemma-2B, Gemma-300M, SigLIP So400m), small (the simulated task), or tiny for tests and first steps.",
     ),
     Key::new("model.base", Text, Absent, "Checkpoint directory to start from; not set: random weights.")
         .yaml(&[same("policy.pretrained_path"), same("policy.path")])
@@ -28,7 +28,7 @@ pub(super) static KEYS: &[Key] = &[
         "model.tokenizer",
         Text,
         Absent,
-        "Directory with tokenizer.json; not set: beside model.base (the tiny preset has one built in).",
+        "Directory with tokenizer.json; not set: beside model.base (the presets small and tiny have one built in).",
     )
     .also(&["tokenizer_name", "tokenizer_path"]),
     Key::new("model.dtype", DTYPES, Is("\"bfloat16\""), "Type of the frozen weights: bfloat16 or float32.")
@@ -81,7 +81,7 @@ pub(super) static KEYS: &[Key] = &[
         "model.image_resolution",
         Counts2,
         Is("[224, 224]"),
-        "Height and width in pixels of what the vision tower sees: [224, 224], with the tiny preset [56, 56].",
+        "Height and width in pixels of what the vision tower sees: [224, 224], with the preset small [112, 112], with tiny [56, 56].",
     )
     .yaml(&[same("policy.image_resolution")])
     .also(&["image_size", "resolution"]),
@@ -138,11 +138,6 @@ pub(super) static KEYS: &[Key] = &[
         &[same("policy.use_relative_actions")],
         &["false"],
         "relative actions are not built; the dataset's actions are learned as they are",
-    ),
-    Key::only(
-        &[same("policy.rtc_training_max_delay")],
-        &["0"],
-        "delays are trained with max_delay_steps (temporal delay augmentation)",
     ),
     Key::only(&[same("policy.use_visual_memory"), same("policy.use_proprioceptive_memory")], &["false"], MEMORY),
 ];

@@ -190,7 +190,7 @@ impl PolicyConfig {
     /// The configuration of a policy that is about to be trained.
     ///
     /// `base`: fields of others are taken over from it. `camera_shapes`: `[3, height, width]` by slot; a slot without
-    /// one gets the vision tower's resolution.
+    /// one gets the vision tower's resolution. Names of actions and the delay of training-time RTC are the caller's to add.
     pub fn for_training(
         base: Option<&PolicyConfig>,
         model: &ModelConfig,
@@ -245,6 +245,7 @@ impl PolicyConfig {
                 empty_cameras: spec.empty_cameras,
                 state_cond: arch.state_cond,
                 trained_delay,
+                rtc_trained_delay: 0,
             },
             rest: base.map_or_else(|| uninterpreted(arch.kind), |base| base.rest.clone()),
         }

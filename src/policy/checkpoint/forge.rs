@@ -27,6 +27,8 @@ pub struct Forge {
     pub state_cond: bool,
     /// Largest delay offset in frames that the policy was trained with; 0: none.
     pub trained_delay: usize,
+    /// Most leading actions that the policy was trained to take as given (training-time RTC); 0: none.
+    pub rtc_trained_delay: usize,
 }
 
 impl Forge {

@@ -1,6 +1,7 @@
 //! Flow matching: t = 1 is noise, t = 0 is data.
 
 use candle_core::{Device, Result, Tensor, bail};
+use rand::Rng;
 use rand_distr::{Beta, Distribution, StandardNormal};
 
 use crate::policy::batch::Draw;
@@ -49,9 +50,29 @@ pub fn draw(
     })
 }
 
+/// The same draw with the first d actions of each row given, d uniform in 0 … `most` (training-time RTC): their flow
+/// time is 0. `d` is a pure function of what [`draw()`] takes; `most` = 0 changes nothing at all.
+pub fn give_prefix(draw: Draw, seed: u64, [step, micro_step]: [u64; 2], most: usize) -> Result<Draw> {
+    if most == 0 {
+        return Ok(draw);
+    }
+    let (rows, chunk, _) = draw.noise.dims3()?;
+    let time = draw.time.to_vec1::<f32>()?;
+    let given = |row: usize| stream(seed, "rtc-prefix", &[step, micro_step, row as u64]).random_range(0..=most);
+    let times: Vec<f32> = time
+        .iter()
+        .enumerate()
+        .flat_map(|(row, &time)| {
+            let given = given(row);
+            (0..chunk).map(move |at| if at < given { 0.0 } else { time })
+        })
+        .collect();
+    Ok(Draw { time: Tensor::from_vec(times, (rows, chunk), draw.noise.device())?, ..draw })
+}
+
 /// The point on the way from actions to noise: `x_t = t·noise + (1 − t)·actions`.
 pub fn interpolate(actions: &Tensor, draw: &Draw) -> Result<Tensor> {
-    let t = draw.time.unsqueeze(1)?.unsqueeze(2)?;
+    let t = if draw.time.rank() == 1 { draw.time.unsqueeze(1)? } else { draw.time.clone() }.unsqueeze(2)?;
     draw.noise.broadcast_mul(&t)? + actions.broadcast_mul(&t.affine(-1.0, 1.0)?)?
 }
 

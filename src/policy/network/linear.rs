@@ -81,7 +81,7 @@ impl AdaRmsNorm {
         Ok(Self { dense: builder.linear(&format!("{module}.dense"), [width, 3 * width], true, Precision::Full)?, eps })
     }
 
-    /// The normalised x, and the modulation `[B, 3C]` whose last third gates the residual.
+    /// The normalised x, and the modulation `[B, 3C]` (with a condition of each token `[B, T, 3C]`) whose last third gates the residual.
     pub fn forward(&self, x: &Tensor, condition: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
         let modulation = self.dense.forward(condition, pass)?;
         Ok((ada_rms(x, &modulation, self.eps)?, modulation))

@@ -12,6 +12,9 @@ pub struct Velocities<'a> {
     pub wanted: &'a [f32],
     /// `[R, H]`.
     pub is_pad: &'a [bool],
+    /// `[R, H]`: the action was given, so that there is nothing to predict; such steps are in no sum and in no denominator,
+    /// by every definition. Empty: none was.
+    pub given: &'a [bool],
     /// `[R]`: the row counts.
     pub counts: &'a [bool],
     pub chunk: usize,
@@ -93,9 +96,10 @@ impl Velocities<'_> {
         Mean { sum, elements: self.elements(parity, steps) }
     }
 
-    /// Whether the row of `step` counts.
+    /// Whether there is something to predict at `step` of a row that counts.
     fn valid(&self, step: usize) -> bool {
-        self.counts.get(step / self.chunk.max(1)).is_some_and(|&counts| counts)
+        let given = self.given.get(step).is_some_and(|&given| given);
+        !given && self.counts.get(step / self.chunk.max(1)).is_some_and(|&counts| counts)
     }
 
     /// Elements of `step` in the sum.
@@ -128,7 +132,7 @@ mod tests {
     const PAD: [bool; 4] = [false, true, true, true];
 
     fn velocities<'a>(predicted: &'a [f32], wanted: &'a [f32]) -> Velocities<'a> {
-        Velocities { predicted, wanted, is_pad: &PAD, counts: &[true; 2], chunk: 2, dims: 3, action_dim: 2 }
+        Velocities { predicted, wanted, is_pad: &PAD, given: &[], counts: &[true; 2], chunk: 2, dims: 3, action_dim: 2 }
     }
 
     #[rstest]
@@ -184,6 +188,24 @@ mod tests {
         }
     }
 
+    /// Given steps are in no sum and in no denominator, whatever the definition.
+    #[rstest]
+    fn given_steps_are_left_out(
+        #[values(LossParity::Valid, LossParity::Openpi, LossParity::Lerobot, LossParity::Vlash)] parity: LossParity,
+    ) {
+        let wanted = vec![0.0; 12];
+        let mut predicted = vec![1.0; 12];
+        // Step 0 of both samples is given and predicted badly.
+        predicted[..3].fill(100.0);
+        predicted[6..9].fill(100.0);
+        let given = [true, false, true, false];
+        let with = Velocities { is_pad: &[false; 4], given: &given, ..velocities(&predicted, &wanted) };
+        assert_eq!(with.losses(parity).loss, 1.0);
+        let gradient = with.gradient(parity, 1.0);
+        assert!([0, 1, 2, 6, 7, 8].iter().all(|&at| gradient[at] == 0.0), "{gradient:?}");
+        assert!(gradient[3] != 0.0 && gradient[9] != 0.0);
+    }
+
     #[test]
     fn a_batch_of_padding_alone_is_zero_not_nan() {
         let (predicted, wanted) = (vec![1.0; 6], vec![0.0; 6]);
@@ -191,6 +213,7 @@ mod tests {
             predicted: &predicted,
             wanted: &wanted,
             is_pad: &[true, true],
+            given: &[],
             counts: &[true],
             chunk: 2,
             dims: 3,

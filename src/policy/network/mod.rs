@@ -26,7 +26,7 @@ use geometry::Geometry;
 pub use weight::{Builder, Weight};
 
 #[cfg(test)]
-mod fixture;
+pub(in crate::policy) mod fixture;
 #[cfg(test)]
 mod tests;
 
@@ -52,7 +52,8 @@ pub type PrefixCache = Vec<[Value; 2]>;
 /// What the action expert computes velocities from, in rows of K branches for each observation of the cache.
 pub struct SuffixInputs<'a> {
     /// f32 `[B·K, H, A]`.
-    pub x_t: &'a Tensor,
+    pub x_t: &'a Value,
+    /// Of each row, or of each step of each row (row-major `[B·K, H]`).
     pub time: &'a [f32],
     /// f32 `[B·K, max_state_dim]`, read with `state_cond`.
     pub state: &'a Tensor,
@@ -156,13 +157,19 @@ impl Network {
         geometry: &Geometry,
         trace: &mut Trace,
     ) -> Result<Value> {
-        let (arch, device) = (&self.arch, inputs.x_t.device());
-        let sinusoid = flow::sinusoid(inputs.time, arch.expert.width, arch.min_period, arch.max_period);
-        let sinusoid = Tensor::from_vec(sinusoid, (inputs.time.len(), arch.expert.width), &Device::Cpu)?;
+        let (arch, x_t) = (&self.arch, inputs.x_t);
+        let (device, rows) = (x_t.tensor.device(), x_t.tensor.dim(0)?);
+        let width = arch.expert.width;
+        let sinusoid = flow::sinusoid(inputs.time, width, arch.min_period, arch.max_period);
+        let shape = match inputs.time.len() {
+            one_each if one_each == rows => vec![rows, width],
+            _ => vec![rows, arch.chunk_size, width],
+        };
+        let sinusoid = Tensor::from_vec(sinusoid, shape, &Device::Cpu)?;
         trace.record("time_sinusoidal_f64", &sinusoid);
         let sinusoid = Value::constant(sinusoid.to_dtype(DType::F32)?.to_device(device)?);
-        let (x_t, state) = (Value::constant(inputs.x_t.clone()), Value::constant(inputs.state.clone()));
-        let mut embedded = vec![&x_t, &sinusoid];
+        let state = Value::constant(inputs.state.clone());
+        let mut embedded = vec![x_t, &sinusoid];
         if arch.state_cond {
             embedded.push(&state);
         }

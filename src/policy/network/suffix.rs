@@ -38,7 +38,8 @@ impl ConditionMlp {
 }
 
 /// Inputs: x_t f32 `[R, H, A]`, time sinusoid f32 `[R, C]` and, with `state_cond`, the state f32 `[R, max_state_dim]`,
-/// in R = B·K rows. Outputs: suffix tokens `[R, H, C]`, condition f32 `[R, C]`.
+/// in R = B·K rows. Outputs: suffix tokens `[R, H, C]`, condition f32 `[R, C]`. With a time of each token the sinusoid
+/// and the condition are `[R, H, C]`, in the layers behind it, too.
 #[derive(Debug)]
 pub struct SuffixEmbedding {
     action: Linear,
@@ -81,7 +82,10 @@ impl Segment for SuffixEmbedding {
         let tokens = self.action.forward(x_t, pass)?.to_dtype(self.dtype)?;
         let time = self.time.forward(sinusoid, pass)?;
         let condition = match (&self.state, rest) {
-            (Some((project, mlp)), [state]) => (time + mlp.forward(&project.forward(state, pass)?, pass)?)?,
+            (Some((project, mlp)), [state]) => {
+                let state = mlp.forward(&project.forward(state, pass)?, pass)?;
+                if time.rank() == state.rank() { (time + state)? } else { time.broadcast_add(&state.unsqueeze(1)?)? }
+            }
             (None, []) => time,
             _ => bail!("{}: the state is an input exactly when the network is conditioned on it", self.name()),
         };

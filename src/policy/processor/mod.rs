@@ -255,6 +255,20 @@ impl Processor {
         Tensor::from_vec(values, shape, &Device::Cpu)
     }
 
+    /// `raw`: rows of `action_dim` values in raw units. Returns as many rows of `max_action_dim`, normalised and
+    /// zero-padded.
+    ///
+    /// # Errors
+    /// A part of a row; a value that is not finite.
+    pub fn normalise_actions(&self, raw: &[f32]) -> Result<Vec<f32>, ProcessorError> {
+        let width = self.spec.action_dim;
+        let rows = raw.len().div_ceil(width.max(1));
+        check_length(ACTION, raw.len(), rows * width)?;
+        let mut actions = raw.to_vec();
+        self.action.normalise(&mut actions)?;
+        Ok(pad_rows(&actions, width, self.spec.max_action_dim, rows))
+    }
+
     fn normalise_state(&self, state: &[f32]) -> Result<Vec<f32>, ProcessorError> {
         check_length(STATE, state.len(), self.spec.state_dim)?;
         let mut state = state.to_vec();

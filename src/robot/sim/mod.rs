@@ -4,6 +4,26 @@
 //! world moves on a virtual clock or in real time.
 
 pub mod dimensions;
+pub mod expert;
+pub mod ik;
+pub mod motion;
+pub mod perturbation;
 pub mod render;
 pub mod scene;
 pub mod snapshot;
+pub mod world;
+
+pub use expert::Expert;
+pub use perturbation::Perturbation;
+pub use scene::{Setup, Variant};
+pub use world::{Outcome, World};
+
+/// What the simulated robot is called in datasets.
+pub const ROBOT_TYPE: &str = "piper_sim";
+/// Its motors, in the order of states and commands.
+pub const JOINT_NAMES: [&str; 7] =
+    ["joint_1.pos", "joint_2.pos", "joint_3.pos", "joint_4.pos", "joint_5.pos", "joint_6.pos", "gripper.pos"];
+/// The task, in words.
+pub const TASK: &str = "pick the ball and place it on the pedestal of its colour";
+/// Height and width of the pictures that demonstrations are recorded with.
+pub const IMAGE_SIZE: usize = 112;

@@ -11,7 +11,7 @@ use super::identity;
 use crate::adapter::base::BaseIdentity;
 use crate::adapter::config::PeftConfig;
 use crate::adapter::select::{Plan, plan_for};
-use crate::config::train::{Dtype, TrainConfig};
+use crate::config::train::{Dtype, Preset, TrainConfig};
 use crate::dataset::Dataset;
 use crate::dataset::finding::{Finding, Severity};
 use crate::dataset::stats::Statistics;
@@ -69,7 +69,7 @@ pub fn build(config: &TrainConfig, data: &Data, opened: Opened) -> Result<Model,
     findings.extend(check_modes(&config.normalization, !config.model.state_cond));
     let processor = processor(config, base.as_ref(), &arch, data, &statistics, &mut findings)?;
     findings.extend(prompts(&processor, data, &statistics)?);
-    let policy_config = PolicyConfig::for_training(
+    let mut policy_config = PolicyConfig::for_training(
         base.as_ref().map(|base| &base.config),
         &config.model,
         &arch,
@@ -77,6 +77,10 @@ pub fn build(config: &TrainConfig, data: &Data, opened: Opened) -> Result<Model,
         &camera_shapes(&data.train),
         config.train.delay.max,
     );
+    policy_config.vlash_forge.rtc_trained_delay = config.train.rtc_max_delay;
+    if let Some(names) = &data.train.action_feature().names {
+        policy_config.rest.insert("action_feature_names".into(), names.clone().into());
+    }
 
     let fresh = RandomInit { seed: config.run.seed };
     let random_base = base.is_none();
@@ -185,7 +189,7 @@ fn tasks(dataset: &Dataset) -> Vec<String> {
     dataset.meta().tasks.iter().map(|(_, text)| text.to_string()).collect()
 }
 
-/// `model.tokenizer`, else the base's, else the built-in one of the tiny preset.
+/// `model.tokenizer`, else the base's, else the built-in one of the small presets.
 fn tokenizer(
     config: &TrainConfig,
     base: Option<&Checkpoint>,
@@ -197,7 +201,7 @@ fn tokenizer(
     let beside = base.map(Checkpoint::tokenizer).transpose()?.flatten();
     match (beside, config.model.preset) {
         (Some(tokenizer), _) => Ok(tokenizer),
-        (None, crate::config::train::Preset::Tiny) => {
+        (None, Preset::Small | Preset::Tiny) => {
             findings.extend(config.model.base.as_ref().map(|base| Finding {
                 severity: Severity::Warning,
                 code: "built-in-tokenizer",
@@ -209,7 +213,7 @@ fn tokenizer(
             }));
             Ok(Tokenizer::builtin()?)
         }
-        (None, crate::config::train::Preset::Full) => Err(TrainError::NoTokenizer),
+        (None, Preset::Full) => Err(TrainError::NoTokenizer),
     }
 }
 
