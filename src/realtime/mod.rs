@@ -2,11 +2,16 @@
 //! infers, and the loop that commands.
 
 pub mod boxed;
+pub mod control;
+pub mod deferred;
+pub mod filter;
 pub mod guidance;
 pub mod loaded;
 #[cfg(test)]
 mod loaded_tests;
-pub mod filter;
 pub mod metrics;
 pub mod policy;
 pub mod scheduler;
+pub mod telemetry;
+pub mod watchdog;
+pub mod worker;

@@ -152,7 +152,7 @@ impl Scheduler {
     /// [`SettingsError`].
     pub fn new(settings: Settings) -> Result<Scheduler, SettingsError> {
         settings.validate()?;
-        let chunk = Chunk::with_room(settings.horizon_ticks(), settings.action_dim);
+        let chunk = Chunk::with_room(settings.horizon, settings.horizon_ticks(), settings.action_dim);
         let mut scheduler = Scheduler {
             mode: settings.mode,
             wanted: settings.mode,
@@ -190,6 +190,15 @@ impl Scheduler {
         self.overlap
     }
 
+    /// What a measured overlap begins with, until a latency is known: from the last warm-up run.
+    pub fn expect_overlap(&mut self, ticks: usize) {
+        if let Overlap::Measured { first, .. } = &mut self.settings.overlap {
+            *first = ticks;
+            self.overlap = 0;
+            self.overlap = self.planned_overlap();
+        }
+    }
+
     /// What happened since the last call.
     pub fn events(&mut self) -> impl Iterator<Item = Event> + '_ {
         self.events.drain(..)
@@ -204,11 +213,6 @@ impl Scheduler {
     pub fn reset(&mut self) {
         self.current.clear();
         self.flight = None;
-    }
-
-    /// Whether the worker owes a chunk, and since which tick.
-    pub fn waiting_since(&self) -> Option<u64> {
-        self.flight.as_ref().filter(|flight| !flight.arrived).map(|flight| flight.launched)
     }
 
     /// The chunk that `chunk` gave: `actions` are `[H, action_dim]` and finite. `latency` enters the estimate of the
@@ -321,8 +325,15 @@ impl Scheduler {
         if row < self.current.end { Some(false) } else { continues.then_some(true) }
     }
 
-    /// Lets the chunk that is there begin, if its turn has come.
-    fn settle(&mut self) {
+    /// The action that is commanded next, if one is.
+    pub fn peek(&self) -> Option<&[f32]> {
+        let row = self.current.row;
+        self.current.at(row).filter(|_| self.origin(row).is_some())
+    }
+
+    /// Lets the chunk that is there begin, if its turn has come. [`launch`](Self::launch) and [`command`](Self::command) do
+    /// so first.
+    pub fn settle(&mut self) {
         let Some(flight) = self.flight.as_ref().filter(|flight| flight.arrived) else { return };
         let (chunk, standstill) = (flight.number, flight.splice.is_none());
         let splice = flight.splice.unwrap_or(self.now);
@@ -397,7 +408,9 @@ impl Scheduler {
 
     fn leftover(&self, standstill: bool) -> Option<Leftover> {
         let wanted = self.mode.counts_from_launch() && !standstill;
-        wanted.then(|| Leftover { actions: self.current.left(self.overlap), delay: self.overlap })
+        let speed = self.settings.speed;
+        let delay = self.overlap * speed;
+        wanted.then(|| Leftover { actions: self.current.left(speed, delay), delay })
     }
 
     fn note(&mut self, event: Event) {
