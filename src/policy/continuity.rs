@@ -63,13 +63,7 @@ impl Policy {
     ///
     /// # Errors
     /// Shapes that do not fit; no step.
-    pub fn denoise_guided(
-        &self,
-        observed: &Observed,
-        noise: &Tensor,
-        steps: usize,
-        guided: &Guided,
-    ) -> Result<Tensor> {
+    pub fn denoise_guided(&self, observed: &Observed, noise: &Tensor, steps: usize, guided: &Guided) -> Result<Tensor> {
         let mut x_t = self.begin(observed, noise, steps)?;
         guided.check(self.arch().chunk_size, self.arch().max_action_dim)?;
         for time in flow::times(steps) {

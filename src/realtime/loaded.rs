@@ -125,11 +125,7 @@ impl LoadedPolicy {
         LoadedPolicy::build(&checkpoint, tokenizer, options)
     }
 
-    fn build(
-        checkpoint: &Checkpoint,
-        tokenizer: Tokenizer,
-        options: &LoadOptions,
-    ) -> Result<LoadedPolicy, LoadError> {
+    fn build(checkpoint: &Checkpoint, tokenizer: Tokenizer, options: &LoadOptions) -> Result<LoadedPolicy, LoadError> {
         let directory = checkpoint.directory.clone();
         if checkpoint.config.kind != PolicyKind::Pi05 {
             return Err(LoadError::Kind { directory });
@@ -253,10 +249,9 @@ impl LoadedPolicy {
         }
         let rows = actions.len() / dims;
         let normalised = self.shared.processor.normalise_actions(&actions);
-        normalised.map(|values| (rows, values)).map_err(|error| InferError {
-            reason: format!("the rest of the old chunk: {error}"),
-            kind: error.kind(),
-        })
+        normalised
+            .map(|values| (rows, values))
+            .map_err(|error| InferError { reason: format!("the rest of the old chunk: {error}"), kind: error.kind() })
     }
 
     fn observe(&self, request: &Request) -> Result<crate::policy::batch::Batch, InferError> {

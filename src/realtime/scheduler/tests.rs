@@ -99,10 +99,12 @@ fn rows(play: &Play) -> Vec<(u64, usize)> {
 fn the_timeline_of_the_paper() {
     // First chunk at once, then two ticks an inference, n = 8, overlap 3.
     let play = play(fixed(Mode::Vlash, 8, 8, 3), &[(0, true), (2, true), (2, true)], 17, &[]);
-    let mut expected: Vec<(u64, usize)> = [1, 2].iter().flat_map(|&chunk| (0..8).map(move |row| (chunk, row))).collect();
+    let mut expected: Vec<(u64, usize)> =
+        [1, 2].iter().flat_map(|&chunk| (0..8).map(move |row| (chunk, row))).collect();
     expected.push((3, 0));
     assert_eq!(rows(&play), expected);
-    let told: Vec<(u64, Option<u64>, f32)> = play.launches.iter().map(|(l, _)| (l.tick, l.splice, l.state[0])).collect();
+    let told: Vec<(u64, Option<u64>, f32)> =
+        play.launches.iter().map(|(l, _)| (l.tick, l.splice, l.state[0])).collect();
     // The observation of tick 5 comes with the target of tick 7.
     assert_eq!(told, [(0, None, MEASURED), (5, Some(8), value(1, 7)), (13, Some(16), value(2, 7))]);
 }
@@ -294,11 +296,8 @@ fn naive_chunks_are_entered_at_once_and_sync_waits() {
 fn speed_up_drops_steps_and_leaves_the_overlap_in_ticks() {
     let settings = Settings { speed: 2, ..fixed(Mode::Vlash, 16, 8, 2) };
     let play = play(settings, &[(0, true), (1, true), (1, true)], 8, &[]);
-    let steps: Vec<usize> = play
-        .sent
-        .iter()
-        .map(|sent| if let Sent::Row { step, .. } = sent { *step } else { usize::MAX })
-        .collect();
+    let steps: Vec<usize> =
+        play.sent.iter().map(|sent| if let Sent::Row { step, .. } = sent { *step } else { usize::MAX }).collect();
     assert_eq!(steps, [1, 3, 5, 7, 1, 3, 5, 7]);
     assert_eq!((play.launches[1].0.tick, play.launches[1].0.splice), (2, Some(4)));
     assert_eq!(play.launches[1].0.state[0], value(1, 7));
