@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::error::Failure;
 
 mod bench;
+mod collect;
 mod data;
 mod gpu;
 mod output;
@@ -46,6 +47,7 @@ enum Command {
     Train(train::Args),
     Plan(plan::Args),
     Watch(watch::Args),
+    Collect(collect::Args),
     #[command(subcommand)]
     Data(data::Command),
     #[command(subcommand)]
@@ -68,6 +70,7 @@ pub fn main() -> ExitCode {
         Command::Train(args) => train::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::Collect(args) => collect::run(args),
         Command::Data(command) => data::run(command),
         Command::Policy(command) => policy::run(command),
         Command::Gpu(args) => gpu::run(args),

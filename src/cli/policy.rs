@@ -6,6 +6,7 @@ use crate::error::Failure;
 
 mod info;
 mod merge;
+mod pack;
 pub(super) mod place;
 mod verify;
 
@@ -15,6 +16,7 @@ pub enum Command {
     Info(info::Args),
     Verify(verify::Args),
     Merge(merge::Args),
+    Pack(pack::Args),
 }
 
 pub fn run(command: Command) -> Result<ExitCode, Failure> {
@@ -22,5 +24,6 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Info(args) => info::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Merge(args) => merge::run(args),
+        Command::Pack(args) => pack::run(args),
     }
 }

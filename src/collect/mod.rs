@@ -1,1 +1,3 @@
 //! Recording demonstrations on a robot into a LeRobot dataset.
+
+pub mod demonstration;

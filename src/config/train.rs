@@ -300,6 +300,9 @@ pub struct StepConfig {
     pub grad_accum: usize,
     /// Keep only segment inputs and recompute in the backward pass.
     pub activation_checkpointing: bool,
+    /// Most leading actions of a chunk that are given rather than predicted (training-time RTC, arXiv 2512.05964); 0
+    /// switches it off.
+    pub rtc_max_delay: usize,
     /// Temporal delay augmentation.
     pub delay: DelayConfig,
 }

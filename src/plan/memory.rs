@@ -100,6 +100,7 @@ pub fn estimate(subject: &Subject, target: Target) -> Result<Estimate, PlanError
         cameras: subject.cameras.len(),
         prompt: config.model.tokenizer_max_length,
         branches: subject.branches(),
+        time_per_step: config.train.rtc_max_delay > 0,
         each: subject.each(target),
         gpu: target == Target::Gpu,
     };

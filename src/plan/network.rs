@@ -23,6 +23,8 @@ pub(super) struct Sizes<'a> {
     pub prompt: usize,
     /// Suffixes over one prefix: D + 1 with shared observations, else 1.
     pub branches: usize,
+    /// Every step of a chunk has a flow time, and so a condition, of its own (training-time RTC).
+    pub time_per_step: bool,
     /// Bytes of a number in the dtype that computes.
     pub each: u64,
     /// The kernels of GPUs: attention with many key/value heads moves them outside first.
@@ -271,7 +273,12 @@ impl Scope<'_, '_> {
         let Some(state) = state else { return vec![tokens, time] };
         let state = self.linear("state_proj", state, [arch.max_state_dim, arch.expert.width], true, F32);
         let state = self.condition("state_mlp", state);
-        vec![tokens, self.add(time, state)]
+        if !self.sizes.time_per_step {
+            return vec![tokens, self.add(time, state)];
+        }
+        let row = self.like(state, &[], Op::VIEW);
+        let each_step = self.graph.apply(&[row], self.graph.size(time), Op::VIEW);
+        vec![tokens, self.add(time, each_step)]
     }
 
     /// The normalised x and the modulation.

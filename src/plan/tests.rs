@@ -51,6 +51,7 @@ fn kept(
     plan: &dyn TrainPlan,
     [batch, cameras, prompt, branches]: [usize; 4],
     recompute: bool,
+    given: usize,
 ) -> Result<usize> {
     let rows = batch * branches;
     let device = Device::Cpu;
@@ -71,6 +72,7 @@ fn kept(
         branches: Branches::new(branches, &vec![true; rows])?,
     };
     let draw: Draw = flow::draw(1, [0, 0], chunk, &flow::TimeSampling::default(), &device)?;
+    let draw = flow::give_prefix(draw, 1, [0, 0], given)?;
     policy.kept_bytes(&inputs, &targets, &draw, recompute)
 }
 
@@ -88,6 +90,7 @@ fn the_planner_keeps_what_the_network_keeps(
     #[case] freeze: &[Freeze],
     #[values([1, 1, 8, 1], [3, 2, 5, 1], [2, 3, 12, 4], [1, 0, 4, 2])] shape: [usize; 4],
     #[values(true, false)] recompute: bool,
+    #[values(0, 3)] given: usize,
 ) -> Result<()> {
     let config = match kind {
         "full" => config("configs/train/pi05_full.toml", Preset::Tiny, &[]),
@@ -97,8 +100,10 @@ fn the_planner_keeps_what_the_network_keeps(
     let arch = Arch { state_cond: config.model.state_cond, ..Arch::tiny(32) };
     let plan = plan(&config.adapter, freeze, &arch);
     let [batch, cameras, prompt, branches] = shape;
-    let sizes = Sizes { arch: &arch, plan: &plan, batch, cameras, prompt, branches, each: 4, gpu: false };
-    assert_eq!(walk(sizes, recompute).tape_bytes, kept(&arch, &plan, shape, recompute)? as u64);
+    let time_per_step = given > 0;
+    let sizes =
+        Sizes { arch: &arch, plan: &plan, batch, cameras, prompt, branches, time_per_step, each: 4, gpu: false };
+    assert_eq!(walk(sizes, recompute).tape_bytes, kept(&arch, &plan, shape, recompute, given)? as u64);
     Ok(())
 }
 

@@ -165,7 +165,8 @@ impl Walker<'_> {
             cache.push(keys_values);
         }
         let x_t = self.constant(&[suffixes, arch.chunk_size, arch.max_action_dim], F32);
-        let sinusoid = self.constant(&[suffixes, arch.expert.width], F32);
+        let times = if self.sizes.time_per_step { suffixes * arch.chunk_size } else { suffixes };
+        let sinusoid = self.constant(&[times, arch.expert.width], F32);
         let mut inputs = vec![x_t, sinusoid];
         if arch.state_cond {
             inputs.push(self.constant(&[suffixes, arch.max_state_dim], F32));

@@ -46,14 +46,14 @@ impl Guided {
     }
 
     /// `W ⊙ (y − x̂)` for x_t and v f32 `[B, H, A]`.
-    fn error(&self, x_t: &Tensor, velocity: &Tensor, time: f64) -> Result<Tensor> {
+    pub(super) fn error(&self, x_t: &Tensor, velocity: &Tensor, time: f64) -> Result<Tensor> {
         let predicted = (x_t - (velocity * time)?)?;
         let missing = predicted.neg()?.broadcast_add(&self.leftover)?;
         missing.broadcast_mul(&self.weights.unsqueeze(D::Minus1)?)
     }
 
     /// `v − g·correction`.
-    fn corrected(&self, velocity: &Tensor, correction: &Tensor, time: f64) -> Result<Tensor> {
+    pub(super) fn corrected(&self, velocity: &Tensor, correction: &Tensor, time: f64) -> Result<Tensor> {
         velocity - (correction * guidance_factor(time, self.max_weight))?
     }
 }
@@ -75,7 +75,13 @@ impl Policy {
     }
 
     /// Velocity at x_t, and Jᵀ of the guidance error: `r − t·(∂v/∂x_t)ᵀ r`.
-    fn guidance(&self, observed: &Observed, x_t: &Tensor, time: f32, guided: &Guided) -> Result<(Tensor, Tensor)> {
+    pub(super) fn guidance(
+        &self,
+        observed: &Observed,
+        x_t: &Tensor,
+        time: f32,
+        guided: &Guided,
+    ) -> Result<(Tensor, Tensor)> {
         let t = f64::from(time);
         let times = vec![time; observed.samples];
         if !guided.full_jacobian {
@@ -134,7 +140,13 @@ impl Policy {
         noise.to_dtype(DType::F32)
     }
 
-    fn velocity<'p>(&'p self, tape: &mut Tape<'p>, observed: &Observed, x_t: &Value, time: &[f32]) -> Result<Value> {
+    pub(super) fn velocity<'p>(
+        &'p self,
+        tape: &mut Tape<'p>,
+        observed: &Observed,
+        x_t: &Value,
+        time: &[f32],
+    ) -> Result<Value> {
         let inputs = SuffixInputs { x_t, time, state: &observed.state };
         self.network.velocity(tape, &observed.cache, &inputs, &observed.geometry, &mut Trace::off())
     }

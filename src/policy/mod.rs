@@ -4,6 +4,8 @@ pub mod arch;
 pub mod batch;
 pub mod checkpoint;
 pub mod continuity;
+#[cfg(test)]
+mod continuity_tests;
 mod expectation;
 pub mod model;
 pub mod network;

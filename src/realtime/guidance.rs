@@ -50,4 +50,33 @@ mod tests {
         assert_eq!(weights(GuidanceSchedule::Ones, 0, 0, 2), [0.0, 0.0]);
         assert!(weights(GuidanceSchedule::Linear, 1, 1, 0).is_empty());
     }
+
+    #[derive(serde::Deserialize)]
+    struct Golden {
+        schedule: String,
+        delay: usize,
+        horizon: usize,
+        leftover: Vec<Vec<f32>>,
+        weights: Vec<f32>,
+    }
+
+    #[test]
+    fn weights_are_lerobots() {
+        let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/rtc/guided.json"));
+        let cases: Vec<Golden> = serde_json::from_str(text).unwrap();
+        assert_eq!(cases.len(), 16);
+        for case in cases {
+            let schedule = match case.schedule.as_str() {
+                "zeros" => GuidanceSchedule::Zeros,
+                "ones" => GuidanceSchedule::Ones,
+                "linear" => GuidanceSchedule::Linear,
+                "exp" => GuidanceSchedule::Exponential,
+                other => panic!("{other}"),
+            };
+            // What is left of the old chunk bounds the horizon.
+            let found = weights(schedule, case.delay, case.horizon.min(case.leftover.len()), case.weights.len());
+            let close = found.iter().zip(&case.weights).all(|(a, b)| (a - b).abs() < 1e-6);
+            assert!(close && found.len() == 6, "{}: {found:?} against {:?}", case.schedule, case.weights);
+        }
+    }
 }

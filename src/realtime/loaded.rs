@@ -14,8 +14,10 @@ use crate::adapter::plan::Frozen;
 use crate::config::train::{DeviceKind, Dtype, PolicyKind};
 use crate::dataset::finding::Severity;
 use crate::dataset::frame::RgbFrame;
+use crate::dataset::stats::FeatureStats;
 use crate::device::{self, DeviceError};
 use crate::error::{Explain, Kind};
+use crate::policy::batch::Batch;
 use crate::policy::checkpoint::account::Nothing;
 use crate::policy::checkpoint::{Checkpoint, CheckpointError};
 use crate::policy::processor::{ACTION, Processor, ProcessorError, TokenPadding, Tokenizer};
@@ -58,6 +60,8 @@ pub enum LoadError {
     Contradiction { directory: PathBuf, problem: String },
     #[error("the camera map names {camera}, the policy in {} has {known:?}", directory.display())]
     Camera { directory: PathBuf, camera: String, known: Vec<String> },
+    #[error("cannot write the policy in the box to {}", path.display())]
+    Unpack { path: PathBuf, source: std::io::Error },
     #[error("denoising in 0 steps gives nothing")]
     NoStep,
     #[error("cannot build the network of {}", directory.display())]
@@ -70,7 +74,7 @@ impl Explain for LoadError {
             LoadError::Checkpoint(error) => error.kind(),
             LoadError::Processor(error) => error.kind(),
             LoadError::Device(error) => error.kind(),
-            LoadError::Network { .. } => Kind::Environment,
+            LoadError::Network { .. } | LoadError::Unpack { .. } => Kind::Environment,
             _ => Kind::Input,
         }
     }
@@ -83,6 +87,7 @@ impl Explain for LoadError {
             LoadError::Contradiction { directory, .. } | LoadError::Kind { directory } => {
                 Some(format!("vlash policy info {}", directory.display()))
             }
+            LoadError::Unpack { .. } => Some("export VLASH_CACHE=/a/directory/with/10/MB".into()),
             LoadError::NoStep => Some("steps = 10, or leave it out".into()),
             _ => None,
         }
@@ -235,7 +240,7 @@ impl LoadedPolicy {
     /// is held: the arm will stand there.
     fn normalised(&self, leftover: &Leftover, least: usize) -> Result<(usize, Vec<f32>), InferError> {
         let (chunk, dims) = (self.shared.facts.horizon, self.shared.facts.action_dim);
-        let whole = !leftover.actions.is_empty() && leftover.actions.len().is_multiple_of(dims.max(1));
+        let whole = dims > 0 && !leftover.actions.is_empty() && leftover.actions.len().is_multiple_of(dims);
         if !whole {
             return Err(InferError {
                 reason: format!("{} values are left of the old chunk, not rows of {dims}", leftover.actions.len()),
@@ -254,7 +259,7 @@ impl LoadedPolicy {
             .map_err(|error| InferError { reason: format!("the rest of the old chunk: {error}"), kind: error.kind() })
     }
 
-    fn observe(&self, request: &Request) -> Result<crate::policy::batch::Batch, InferError> {
+    fn observe(&self, request: &Request) -> Result<Batch, InferError> {
         let Shared { processor, policy, slots, .. } = &*self.shared;
         if request.images.len() != slots.len() {
             return Err(InferError {
@@ -349,7 +354,7 @@ fn facts(checkpoint: &Checkpoint, processor: &Processor, cameras: Vec<String>) -
         let names: Option<Vec<String>> = serde_json::from_value(value.clone()).ok();
         names.filter(|names| names.len() == spec.action_dim)
     };
-    let range = |stats: &crate::dataset::stats::FeatureStats| -> Option<Vec<[f32; 2]>> {
+    let range = |stats: &FeatureStats| -> Option<Vec<[f32; 2]>> {
         let ranges: Vec<[f32; 2]> = stats.min.iter().zip(&stats.max).map(|(&a, &b)| [a as f32, b as f32]).collect();
         (ranges.len() == spec.action_dim).then_some(ranges)
     };

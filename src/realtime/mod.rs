@@ -1,7 +1,12 @@
 //! Real-time asynchronous execution of action chunks: what decides (the scheduler, the safety filter), the thread that
 //! infers, and the loop that commands.
 
+pub mod boxed;
 pub mod guidance;
 pub mod loaded;
+#[cfg(test)]
+mod loaded_tests;
+pub mod filter;
+pub mod metrics;
 pub mod policy;
 pub mod scheduler;

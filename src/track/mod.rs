@@ -5,7 +5,8 @@
 //!       lease.json     who owns the run now, with a heartbeat
 //!       events.jsonl   append-only, one [`event::Event`] a line
 //!       status.json    [`status::Status`], replaced atomically, with a heartbeat
-//!       control/       one [`control::Request`] a file, written by atomic rename; answered in events
+//!       control/       one [`control::Request`] a file, written by atomic rename; answered in events. To a rollout on a
+//!                      robot, one [`steering::Order`] a file
 //!       checkpoints/   see `train::checkpoint`
 //!       logs/rank-N.log
 //! ```

@@ -196,13 +196,9 @@ impl Trainer<'_> {
 
     fn draw(&self, fed: &Fed, micro: u64) -> candle_core::Result<Draw> {
         let shape: [usize; 3] = fed.targets.actions.dims3()?.into();
-        flow::draw(
-            self.config.run.seed,
-            [self.state.step, micro],
-            shape,
-            &self.time_sampling,
-            fed.targets.actions.device(),
-        )
+        let (seed, at) = (self.config.run.seed, [self.state.step, micro]);
+        let draw = flow::draw(seed, at, shape, &self.time_sampling, fed.targets.actions.device())?;
+        flow::give_prefix(draw, seed, at, self.config.train.rtc_max_delay)
     }
 
     fn dropout_key(&self, micro: u64) -> Option<u64> {

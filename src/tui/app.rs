@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
+use crossterm::event::{KeyEvent, MouseEvent};
+use ratatui::layout::Size;
+
 use super::action::Effect;
 use super::capability::Capability;
 use super::crash;
 use super::input::{self, Event, SignalWatch};
 use super::pace::Pace;
 use super::source::{Request, Source};
-use super::state::{Settings, State};
+use super::state::{Data, Settings, State};
 use super::terminal::Screen;
 use super::{Exit, Options, TuiError, view};
 use crate::track::event::Level;
@@ -39,12 +42,25 @@ pub fn settings(run_dir: &Path, options: &Options, capability: &Capability) -> S
     }
 }
 
-struct App {
-    state: State,
-    screen: Screen,
-    source: Source,
-    pace: Pace,
-    clipboard: bool,
+/// What a screen does with what happens. [`drive`] owns the channel, the clock and the terminal.
+pub trait Program {
+    /// What its source tells.
+    type Data: Send + 'static;
+    type Effect;
+
+    /// Moves the clock (seconds since the Unix epoch). Returns whether anything on the screen changed.
+    fn tick(&mut self, now: f64) -> bool;
+    /// Takes over data. Returns whether anything on the screen may have changed.
+    fn data(&mut self, data: Self::Data) -> bool;
+    fn key(&mut self, key: &KeyEvent) -> Vec<Self::Effect>;
+    fn paste(&mut self, text: &str);
+    fn mouse(&mut self, event: &MouseEvent) -> Vec<Self::Effect>;
+    /// Carries out an effect. Returns whether the person leaves.
+    fn effect(&mut self, effect: Self::Effect, screen: &mut Screen) -> io::Result<bool>;
+    /// Whether there is nothing to stay for.
+    fn is_over(&self) -> bool;
+    /// Draws a frame. Returns how long sending it took.
+    fn draw(&mut self, screen: &mut Screen) -> io::Result<Duration>;
 }
 
 /// Why the loop ends.
@@ -63,32 +79,50 @@ pub fn run(
     sender: &SyncSender<Event>,
     events: &Receiver<Event>,
 ) -> Result<Exit, TuiError> {
+    let settings = settings(run_dir, options, capability);
+    let clipboard = capability.clipboard;
+    let (exit, train) = drive(options, capability, sender, events, |size, sender| {
+        let source = Source::spawn(run_dir, move |d| sender.send(Event::Data(d)).is_ok())?;
+        Ok(Train { state: State::new(settings, now(), size), source, clipboard })
+    })?;
+    let outcome = train.state.run.ending().map(|ending| ending.outcome);
+    Ok(if exit == Exit::Left { outcome.map_or(Exit::Left, Exit::Ended) } else { exit })
+}
+
+/// Takes the terminal, starts the program that `start` makes of the terminal's size and of the way to the channel, and
+/// feeds it until it ends. `start` is called before anybody reads keys.
+pub fn drive<P: Program>(
+    options: &Options,
+    capability: &Capability,
+    sender: &SyncSender<Event<P::Data>>,
+    events: &Receiver<Event<P::Data>>,
+    start: impl FnOnce(Size, SyncSender<Event<P::Data>>) -> io::Result<P>,
+) -> Result<(Exit, P), TuiError> {
     let terminal_error = |source| TuiError::Terminal { source };
     let signals = SignalWatch::start(sender.clone()).map_err(terminal_error)?;
     let screen = Screen::take(options.mouse).map_err(terminal_error)?;
     crash::rehearse("start");
+    let size = screen.size().map_err(terminal_error)?;
+    let program = start(size, sender.clone()).map_err(terminal_error)?;
     let stop = Arc::new(AtomicBool::new(false));
     input::spawn_keys(sender.clone(), stop.clone()).map_err(terminal_error)?;
-    let data = sender.clone();
-    let source = Source::spawn(run_dir, move |d| data.send(Event::Data(d)).is_ok()).map_err(terminal_error)?;
-    let size = screen.size().map_err(terminal_error)?;
-    let state = State::new(settings(run_dir, options, capability), now(), size);
     let pace = Pace::new(capability.remote, options.slow);
-    let mut app = App { state, screen, source, pace, clipboard: capability.clipboard };
+    let mut app = App { program, screen, pace };
     let end = app.run(events);
     stop.store(true, Ordering::Relaxed);
-    let outcome = app.state.run.ending().map(|ending| ending.outcome);
     // The terminal before the signals: a signal in between still finds somebody who restores.
-    drop(app);
+    let App { program, screen, .. } = app;
+    drop(screen);
     drop(signals);
-    match end {
-        Ok(End::Leave) => Ok(outcome.map_or(Exit::Left, Exit::Ended)),
-        Ok(End::Signal(signal)) => Ok(Exit::Signal(signal)),
-        Ok(End::Crashed) => Err(TuiError::Crashed(crash::taken())),
-        Ok(End::Lost) => Ok(Exit::TerminalLost),
-        Err(error) if hung_up(&error) => Ok(Exit::TerminalLost),
-        Err(source) => Err(TuiError::Terminal { source }),
-    }
+    let exit = match end {
+        Ok(End::Leave) => Exit::Left,
+        Ok(End::Signal(signal)) => Exit::Signal(signal),
+        Ok(End::Crashed) => return Err(TuiError::Crashed(crash::taken())),
+        Ok(End::Lost) => Exit::TerminalLost,
+        Err(error) if hung_up(&error) => Exit::TerminalLost,
+        Err(source) => return Err(TuiError::Terminal { source }),
+    };
+    Ok((exit, program))
 }
 
 /// A terminal that hung up reports one of these.
@@ -96,8 +130,14 @@ fn hung_up(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::ENXIO)) || error.kind() == io::ErrorKind::BrokenPipe
 }
 
-impl App {
-    fn run(&mut self, events: &Receiver<Event>) -> io::Result<End> {
+struct App<P> {
+    program: P,
+    screen: Screen,
+    pace: Pace,
+}
+
+impl<P: Program> App<P> {
+    fn run(&mut self, events: &Receiver<Event<P::Data>>) -> io::Result<End> {
         let mut ticked = Instant::now();
         loop {
             let moment = Instant::now();
@@ -116,49 +156,42 @@ impl App {
             }
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
-                let changed = self.state.tick(now());
+                let changed = self.program.tick(now());
                 self.pace.mark(changed);
             }
-            if self.state.leave_at_end && self.state.run.ending().is_some() {
+            if self.program.is_over() {
                 return Ok(End::Leave);
             }
             if self.pace.due_in(Instant::now()) == Some(Duration::ZERO) {
-                self.draw()?;
+                let sending = self.program.draw(&mut self.screen)?;
+                self.pace.drawn(Instant::now(), sending);
             }
         }
     }
 
-    fn draw(&mut self) -> io::Result<()> {
-        self.state.size = self.screen.size()?;
-        let state = &self.state;
-        let sending = self.screen.draw(|frame| {
-            crash::rehearse("view");
-            view::render(state, frame);
-        })?;
-        self.pace.drawn(Instant::now(), sending);
-        Ok(())
-    }
-
-    fn event(&mut self, event: Event) -> io::Result<Option<End>> {
-        let changed = self.state.tick(now());
+    fn event(&mut self, event: Event<P::Data>) -> io::Result<Option<End>> {
+        let changed = self.program.tick(now());
         self.pace.mark(changed);
         let effects = match event {
             Event::Data(data) => {
-                let changed = self.state.data(data);
+                let changed = self.program.data(data);
                 self.pace.mark(changed);
                 return Ok(None);
             }
-            Event::Key(key) => self.state.key(&key),
+            Event::Key(key) => self.program.key(&key),
             Event::Paste(text) => {
-                self.state.paste(&text);
+                self.program.paste(&text);
                 Vec::new()
             }
-            Event::Mouse(mouse) => self.state.mouse(&mouse),
+            Event::Mouse(mouse) => self.program.mouse(&mouse),
             Event::Resize => {
                 self.pace.resized(Instant::now());
                 return Ok(None);
             }
-            Event::Suspend => vec![Effect::Suspend],
+            Event::Suspend => {
+                self.screen.suspend()?;
+                Vec::new()
+            }
             Event::Continued => {
                 self.screen.resume()?;
                 Vec::new()
@@ -169,28 +202,75 @@ impl App {
         };
         self.pace.mark(true);
         for effect in effects {
-            if let Some(end) = self.effect(effect)? {
-                return Ok(Some(end));
+            if self.program.effect(effect, &mut self.screen)? {
+                return Ok(Some(End::Leave));
             }
         }
         Ok(None)
     }
+}
 
-    fn effect(&mut self, effect: Effect) -> io::Result<Option<End>> {
+/// The Train screen with its source.
+struct Train {
+    state: State,
+    source: Source,
+    clipboard: bool,
+}
+
+impl Program for Train {
+    type Data = Data;
+    type Effect = Effect;
+
+    fn tick(&mut self, now: f64) -> bool {
+        self.state.tick(now)
+    }
+
+    fn data(&mut self, data: Data) -> bool {
+        self.state.data(data)
+    }
+
+    fn key(&mut self, key: &KeyEvent) -> Vec<Effect> {
+        self.state.key(key)
+    }
+
+    fn paste(&mut self, text: &str) {
+        self.state.paste(text);
+    }
+
+    fn mouse(&mut self, event: &MouseEvent) -> Vec<Effect> {
+        self.state.mouse(event)
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.leave_at_end && self.state.run.ending().is_some()
+    }
+
+    fn draw(&mut self, screen: &mut Screen) -> io::Result<Duration> {
+        self.state.size = screen.size()?;
+        let state = &self.state;
+        screen.draw(|frame| {
+            crash::rehearse("view");
+            view::render(state, frame);
+        })
+    }
+
+    fn effect(&mut self, effect: Effect, screen: &mut Screen) -> io::Result<bool> {
         match effect {
             Effect::Send { ticket, command } => self.source.request(Request::Send { ticket, command }),
             Effect::Refresh => self.source.request(Request::Refresh),
-            Effect::Mouse(on) => self.screen.set_mouse(on)?,
-            Effect::Suspend => self.screen.suspend()?,
-            Effect::Copy(text) => self.copy(&text)?,
-            Effect::Leave => return Ok(Some(End::Leave)),
+            Effect::Mouse(on) => screen.set_mouse(on)?,
+            Effect::Suspend => screen.suspend()?,
+            Effect::Copy(text) => self.copy(&text, screen)?,
+            Effect::Leave => return Ok(true),
         }
-        Ok(None)
+        Ok(false)
     }
+}
 
-    fn copy(&mut self, text: &str) -> io::Result<()> {
+impl Train {
+    fn copy(&mut self, text: &str, screen: &mut Screen) -> io::Result<()> {
         let told = if self.clipboard {
-            self.screen.copy(text)?;
+            screen.copy(text)?;
             format!("sent to the clipboard: {text}")
         } else {
             match save_copy(text) {

@@ -12,16 +12,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::{Handle, Signals};
 
-use super::state::Data;
+use super::state;
 
-/// Everything that can happen, in one channel.
+/// Everything that can happen, in one channel; `D` is what a screen's own source tells.
 #[derive(Debug)]
-pub enum Event {
+pub enum Event<D = state::Data> {
     Key(KeyEvent),
     Paste(String),
     Mouse(MouseEvent),
     Resize,
-    Data(Data),
+    Data(D),
     /// SIGTERM, SIGHUP or SIGINT from outside.
     Terminate(i32),
     /// SIGTSTP from outside.
@@ -35,7 +35,7 @@ pub enum Event {
 }
 
 /// Starts the thread that reads keys from standard input. It ends once `stop` is set or the terminal is gone.
-pub fn spawn_keys(sender: SyncSender<Event>, stop: Arc<AtomicBool>) -> io::Result<()> {
+pub fn spawn_keys<D: Send + 'static>(sender: SyncSender<Event<D>>, stop: Arc<AtomicBool>) -> io::Result<()> {
     std::thread::Builder::new().name("keys".into()).spawn(move || {
         if read_keys(&sender, &stop).is_err() {
             let _ = sender.send(Event::Lost);
@@ -45,7 +45,7 @@ pub fn spawn_keys(sender: SyncSender<Event>, stop: Arc<AtomicBool>) -> io::Resul
 }
 
 /// The terminal is asked with `poll` first: crossterm's own reader spins for ever on a terminal that hung up.
-fn read_keys(sender: &SyncSender<Event>, stop: &AtomicBool) -> io::Result<()> {
+fn read_keys<D>(sender: &SyncSender<Event<D>>, stop: &AtomicBool) -> io::Result<()> {
     let stdin = io::stdin();
     while !stop.load(Ordering::Relaxed) {
         let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
@@ -82,7 +82,7 @@ pub struct SignalWatch {
 }
 
 impl SignalWatch {
-    pub fn start(sender: SyncSender<Event>) -> io::Result<SignalWatch> {
+    pub fn start<D: Send + 'static>(sender: SyncSender<Event<D>>) -> io::Result<SignalWatch> {
         let defaults = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGHUP, SIGINT, SIGTSTP] {
             signal_hook::flag::register_conditional_default(signal, defaults.clone())?;

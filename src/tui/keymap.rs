@@ -62,27 +62,27 @@ impl Group {
     }
 }
 
-/// One row of the table.
+/// One row of a screen's table, by default the Train screen's.
 #[derive(Debug, Clone, Copy)]
-pub struct Binding {
-    pub action: Action,
+pub struct Binding<A = Action, G = Group> {
+    pub action: A,
     pub keys: &'static [Key],
     /// The name in the palette and in configuration.
     pub name: &'static str,
     /// The word in the hint bar; none keeps it out of there.
     pub hint: Option<&'static str>,
     pub help: &'static str,
-    pub group: Group,
+    pub group: G,
 }
 
-const fn row(
-    action: Action,
+pub const fn row<A: Copy, G: Copy>(
+    action: A,
     keys: &'static [Key],
     name: &'static str,
     hint: Option<&'static str>,
     help: &'static str,
-    group: Group,
-) -> Binding {
+    group: G,
+) -> Binding<A, G> {
     Binding { action, keys, name, hint, help, group }
 }
 

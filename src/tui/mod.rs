@@ -27,6 +27,7 @@ mod overlay;
 mod pace;
 mod palette;
 mod plain;
+pub mod robot;
 mod run;
 mod source;
 mod state;
@@ -75,6 +76,8 @@ pub enum TuiError {
     Directory(Problem),
     #[error("cannot watch {path}: it holds none of run.json, events.jsonl, status.json")]
     NotARun { path: PathBuf },
+    #[error("cannot watch {path}: it holds none of run.json, telemetry.jsonl, robot.socket")]
+    NotARollout { path: PathBuf },
     #[error("the terminal failed")]
     Terminal { source: io::Error },
     #[error("internal error {}", describe(.0))]
@@ -92,7 +95,7 @@ impl Explain for TuiError {
         match self {
             TuiError::Directory(problem) if matches!(problem.cause, Cause::Gone | Cause::NotADirectory) => Kind::Input,
             TuiError::Directory(_) | TuiError::Terminal { .. } => Kind::Environment,
-            TuiError::NotARun { .. } => Kind::Input,
+            TuiError::NotARun { .. } | TuiError::NotARollout { .. } => Kind::Input,
             TuiError::Crashed(_) => Kind::Internal,
         }
     }
@@ -101,6 +104,9 @@ impl Explain for TuiError {
         match self {
             TuiError::Directory(_) | TuiError::NotARun { .. } => {
                 Some("give the directory of a run, e.g. vlash watch outputs/NAME".into())
+            }
+            TuiError::NotARollout { .. } => {
+                Some("give the run directory of a rollout, or the host:port of its socket".into())
             }
             TuiError::Terminal { .. } => Some("vlash watch RUN_DIR --plain needs no terminal".into()),
             TuiError::Crashed(_) => None,
@@ -136,16 +142,18 @@ pub fn watch(run_dir: &Path, options: &Options) -> Result<Exit, TuiError> {
         let _ = writeln!(io::stderr(), "vlash: {reason}: plain lines follow (as with --plain)");
         return plain::run(run_dir, options, &capability, &mut io::stdout());
     }
-    full_screen(run_dir, options, &capability)
+    full_screen(|sender, events| app::run(run_dir, options, &capability, sender, events))
 }
 
-fn full_screen(run_dir: &Path, options: &Options, capability: &capability::Capability) -> Result<Exit, TuiError> {
+/// Runs `body` with a channel of its own; whatever happens in it, the terminal is as before afterwards.
+fn full_screen<D: Send + 'static, T>(
+    body: impl FnOnce(&mpsc::SyncSender<input::Event<D>>, &mpsc::Receiver<input::Event<D>>) -> Result<T, TuiError>,
+) -> Result<T, TuiError> {
     let (sender, receiver) = mpsc::sync_channel(256);
     let notify = sender.clone();
     // A full channel is no loss: the loop is awake then, and a panic of its own thread ends it anyway.
     let _guard = crash::install(move || drop(notify.try_send(input::Event::Crashed)));
-    let result =
-        std::panic::catch_unwind(AssertUnwindSafe(|| app::run(run_dir, options, capability, &sender, &receiver)));
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| body(&sender, &receiver)));
     terminal::restore();
     match (result, crash::taken()) {
         (_, Some(report)) => Err(TuiError::Crashed(Some(report))),

@@ -42,7 +42,8 @@ pub fn candidates(typed: &str) -> Vec<Candidate> {
     found.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-fn rank(word: &str, name: &str) -> Option<u8> {
+/// How well `name` fits what was typed, 0 best; none when it does not.
+pub fn rank(word: &str, name: &str) -> Option<u8> {
     if name == word {
         Some(0)
     } else if name.starts_with(word) {

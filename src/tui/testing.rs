@@ -160,7 +160,11 @@ pub fn draw(state: &State) -> Buffer {
 
 /// The characters of a drawing, line by line, without the blanks at the ends.
 pub fn text(state: &State) -> String {
-    let buffer = draw(state);
+    rows(&draw(state))
+}
+
+/// The characters of `buffer`, line by line, without the blanks at the ends.
+pub fn rows(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let rows = buffer.content().chunks(width).map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>());
     rows.map(|row| row.trim_end().to_owned() + "\n").collect()
@@ -168,7 +172,11 @@ pub fn text(state: &State) -> String {
 
 /// The styles of a drawing: for every run of cells with a style of its own, its place, style and text.
 pub fn styles(state: &State) -> String {
-    let buffer = draw(state);
+    styled_rows(&draw(state))
+}
+
+/// As [`styles`], of any drawing.
+pub fn styled_rows(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let mut result = String::new();
     for (y, row) in buffer.content().chunks(width).enumerate() {
@@ -185,7 +193,12 @@ pub fn styles(state: &State) -> String {
 
 /// Presses keys written as text: letters stand for themselves, `<Enter>`, `<Esc>`, `<Tab>`, `<C-c>` for the others.
 pub fn press(state: &mut State, keys: &str) -> Vec<Effect> {
-    let mut effects = Vec::new();
+    events_of(keys).iter().flat_map(|event| state.key(event)).collect()
+}
+
+/// Key presses of keys written as text, as [`press`] reads it.
+pub fn events_of(keys: &str) -> Vec<KeyEvent> {
+    let mut events = Vec::new();
     let mut rest = keys;
     while let Some(first) = rest.chars().next() {
         let named = rest.strip_prefix('<').and_then(|r| r.split_once('>')).and_then(|(n, r)| Some((key_named(n)?, r)));
@@ -193,10 +206,10 @@ pub fn press(state: &mut State, keys: &str) -> Vec<Effect> {
             let modifiers = if first.is_uppercase() { KeyModifiers::SHIFT } else { KeyModifiers::NONE };
             (KeyEvent::new(KeyCode::Char(first), modifiers), &rest[first.len_utf8()..])
         });
-        effects.extend(state.key(&event));
+        events.push(event);
         rest = after;
     }
-    effects
+    events
 }
 
 fn key_named(name: &str) -> Option<KeyEvent> {

@@ -139,10 +139,5 @@ pub(super) static KEYS: &[Key] = &[
         &["false"],
         "relative actions are not built; the dataset's actions are learned as they are",
     ),
-    Key::only(
-        &[same("policy.rtc_training_max_delay")],
-        &["0"],
-        "delays are trained with max_delay_steps (temporal delay augmentation)",
-    ),
     Key::only(&[same("policy.use_visual_memory"), same("policy.use_proprioceptive_memory")], &["false"], MEMORY),
 ];

@@ -25,6 +25,14 @@ pub(super) static KEYS: &[Key] = &[
     .yaml(&[same("policy.gradient_checkpointing")])
     .also(&["gradient_checkpointing"]),
     Key::new(
+        "train.rtc_max_delay",
+        Count { min: 0 },
+        Is("0"),
+        "Most leading actions of a chunk that are given in training, for a hard prefix at inference (training-time RTC); 0: off.",
+    )
+    .yaml(&[same("policy.rtc_training_max_delay")])
+    .also(&["rtc_training_max_delay"]),
+    Key::new(
         "train.delay.max",
         Count { min: 0 },
         Is("0"),

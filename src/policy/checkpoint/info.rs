@@ -40,6 +40,8 @@ pub struct Info {
     pub adapters: Vec<AdapterFound>,
     /// Largest delay offset in frames of the training; 0: none.
     pub trained_delay: usize,
+    /// Most leading actions that were given in training; 0: none.
+    pub rtc_trained_delay: usize,
     pub findings: Vec<Finding>,
 }
 
@@ -134,6 +136,7 @@ impl Checkpoint {
             },
             adapters: self.adapters.clone(),
             trained_delay: config.vlash_forge.trained_delay,
+            rtc_trained_delay: config.vlash_forge.rtc_trained_delay,
             findings: self.findings.clone(),
         }
     }
@@ -226,6 +229,9 @@ impl fmt::Display for Info {
             format!("trained up to {} frames", self.trained_delay)
         };
         line("delay", delay)?;
+        if self.rtc_trained_delay > 0 {
+            line("given", format!("trained to take up to {} leading actions as given", self.rtc_trained_delay))?;
+        }
         for finding in &self.findings {
             line(&format!("{:?}", finding.severity).to_lowercase(), finding.message.clone())?;
         }

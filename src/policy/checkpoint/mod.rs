@@ -24,6 +24,7 @@ pub mod forge;
 pub mod info;
 pub mod merge;
 pub mod names;
+pub mod pack;
 pub mod pipeline;
 pub mod statistics;
 pub mod store;

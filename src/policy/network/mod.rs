@@ -26,7 +26,7 @@ use geometry::Geometry;
 pub use weight::{Builder, Weight};
 
 #[cfg(test)]
-mod fixture;
+pub(in crate::policy) mod fixture;
 #[cfg(test)]
 mod tests;
 

@@ -41,7 +41,7 @@ fn play(settings: Settings, latencies: &[(usize, bool)], ticks: usize, modes: &[
         if let Some(&(_, mode)) = modes.iter().find(|(at, _)| *at == tick) {
             scheduler.set_mode(mode);
         }
-        let mut report = |scheduler: &mut Scheduler, working: &mut Option<(u64, usize, bool)>| {
+        let report = |scheduler: &mut Scheduler, working: &mut Option<(u64, usize, bool)>| {
             let Some((chunk, _, ok)) = working.take_if(|(_, due, _)| *due <= tick) else { return };
             let actions: Vec<f32> = (0..horizon).map(|step| value(chunk, step)).collect();
             let latency = latencies[(chunk as usize - 1) % latencies.len()].0;
@@ -258,7 +258,9 @@ fn a_late_chunk_is_entered_where_the_arm_is() {
 
 #[test]
 fn inference_slower_than_a_chunk_makes_the_arm_wait_for_each() {
-    let play = play(fixed(Mode::Vlash, 8, 4, 2), &[(0, true), (40, true), (40, true), (40, true)], 160, &[]);
+    let mut latencies = vec![(40, true); 9];
+    latencies[0] = (0, true);
+    let play = play(fixed(Mode::Vlash, 8, 4, 2), &latencies, 160, &[]);
     let discarded: Vec<u64> =
         play.events.iter().filter_map(|(_, e)| matches!(e, Event::Discarded { .. }).then_some(1)).collect();
     // Once; from then on it is asked at standstill, when none is too late.

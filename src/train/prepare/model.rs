@@ -69,7 +69,7 @@ pub fn build(config: &TrainConfig, data: &Data, opened: Opened) -> Result<Model,
     findings.extend(check_modes(&config.normalization, !config.model.state_cond));
     let processor = processor(config, base.as_ref(), &arch, data, &statistics, &mut findings)?;
     findings.extend(prompts(&processor, data, &statistics)?);
-    let policy_config = PolicyConfig::for_training(
+    let mut policy_config = PolicyConfig::for_training(
         base.as_ref().map(|base| &base.config),
         &config.model,
         &arch,
@@ -77,6 +77,10 @@ pub fn build(config: &TrainConfig, data: &Data, opened: Opened) -> Result<Model,
         &camera_shapes(&data.train),
         config.train.delay.max,
     );
+    policy_config.vlash_forge.rtc_trained_delay = config.train.rtc_max_delay;
+    if let Some(names) = &data.train.action_feature().names {
+        policy_config.rest.insert("action_feature_names".into(), names.clone().into());
+    }
 
     let fresh = RandomInit { seed: config.run.seed };
     let random_base = base.is_none();

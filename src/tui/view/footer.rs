@@ -12,7 +12,7 @@ use crate::tui::keymap::BINDINGS;
 use crate::tui::overlay::Overlay;
 use crate::tui::run::{Ending, Liveness};
 use crate::tui::state::State;
-use crate::tui::theme;
+use crate::tui::theme::{self, Theme};
 
 /// The one message that matters most now: what is wrong with the run, how it ended, the newest notification.
 pub fn message(state: &State) -> Option<(Level, String)> {
@@ -119,15 +119,20 @@ pub fn hints(state: &State, frame: &mut Frame, area: Rect) {
         None => key_hints(state),
         Some(overlay) => overlay_hints(overlay),
     };
-    // Help and quit stand at the end of the table and always stay.
+    frame.render_widget(Paragraph::new(hint_line(&theme, width, pairs, 0)), area);
+}
+
+/// As many `pairs` of key and word as fit: the first `head` and the last two (help and quit) always stay.
+pub fn hint_line(theme: &Theme, width: usize, pairs: Vec<(String, String)>, head: usize) -> Line<'static> {
     let cost = |pair: &(String, String)| pair.0.chars().count() + pair.1.chars().count() + 3;
-    let tail: usize = pairs.iter().rev().take(2).map(cost).sum();
-    let mut spans = vec![Span::raw(" ")];
-    let mut used = 1 + tail;
     let count = pairs.len();
+    let stays = |i: usize| i < head || i + 2 >= count;
+    let kept: usize = pairs.iter().enumerate().filter(|(i, _)| stays(*i)).map(|(_, pair)| cost(pair)).sum();
+    let mut spans = vec![Span::raw(" ")];
+    let mut used = 1 + kept;
     for (i, pair) in pairs.into_iter().enumerate() {
-        let needed = cost(&pair);
-        if i + 2 < count {
+        if !stays(i) {
+            let needed = cost(&pair);
             if used + needed > width {
                 continue;
             }
@@ -136,7 +141,7 @@ pub fn hints(state: &State, frame: &mut Frame, area: Rect) {
         spans.push(Span::styled(pair.0, theme.strong()));
         spans.push(Span::styled(format!(" {}  ", pair.1), theme.grey()));
     }
-    frame.render_widget(Paragraph::new(Line::from(spans)), area);
+    Line::from(spans)
 }
 
 fn key_hints(state: &State) -> Vec<(String, String)> {

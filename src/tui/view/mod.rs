@@ -1,10 +1,10 @@
 //! The Train screen, drawn from the state alone.
 
 pub mod charts;
-mod footer;
+pub mod footer;
 mod header;
 mod log;
-mod overlay;
+pub mod overlay;
 pub mod plot;
 mod raster;
 mod speed;
@@ -19,6 +19,7 @@ use ratatui::widgets::{Block, Paragraph};
 
 use crate::tui::format;
 use crate::tui::state::{Pane, State};
+use crate::tui::theme::Theme;
 
 /// How much of the screen there is room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +113,7 @@ pub fn render(state: &State, frame: &mut Frame) {
 }
 
 /// Layers leave the header and the hints in sight: the hints name their keys.
-fn above_hints(area: Rect) -> Rect {
+pub fn above_hints(area: Rect) -> Rect {
     Rect { y: area.y + 1, height: area.height.saturating_sub(2), ..area }
 }
 
@@ -140,10 +141,13 @@ fn title(state: &State, pane: Pane, form: Form) -> String {
 
 /// The frame of a pane.
 fn block<'a>(state: &State, pane: Pane, title: String) -> Block<'a> {
-    let theme = state.theme();
-    let focused = state.focus == pane;
+    framed(&state.theme(), title, state.focus == pane, state.is_stale())
+}
+
+/// A frame with its title: strong when it has the focus, faint when what it holds is stale.
+pub fn framed<'a>(theme: &Theme, title: String, focused: bool, stale: bool) -> Block<'a> {
     let style = if focused { Style::new() } else { theme.grey() };
-    let title_style = match (state.is_stale(), focused) {
+    let title_style = match (stale, focused) {
         (true, _) => theme.grey(),
         (false, true) => theme.strong(),
         (false, false) => Style::new(),
@@ -177,7 +181,7 @@ fn text(state: &State, frame: &mut Frame, area: Rect) {
 }
 
 /// As many parts a line as fit, none of them cut in two.
-fn pack(parts: &[String], width: usize) -> Vec<String> {
+pub fn pack(parts: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
         match lines.last_mut() {

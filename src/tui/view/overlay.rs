@@ -13,11 +13,11 @@ use crate::tui::log::fuzzy;
 use crate::tui::overlay::Overlay;
 use crate::tui::palette;
 use crate::tui::state::State;
-use crate::tui::theme;
+use crate::tui::theme::{self, Theme};
 
 /// Most columns of a dialog and of a list.
-const DIALOG: u16 = 60;
-const LIST: u16 = 100;
+pub const DIALOG: u16 = 60;
+pub const LIST: u16 = 100;
 
 pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     let Some(overlay) = state.overlays.last() else { return };
@@ -43,13 +43,12 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     }
 }
 
-fn boxed(state: &State, frame: &mut Frame, area: Rect, title: &str, width: u16, lines: u16) -> Rect {
+/// Draws an empty box for `lines` lines of text in the middle of `area` and returns its inside.
+pub fn boxed(theme: &Theme, frame: &mut Frame, area: Rect, title: &str, width: u16, lines: u16) -> Rect {
     let width = width.min(area.width);
     let height = lines.saturating_add(2).min(area.height);
     let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
-    let block = Block::bordered()
-        .border_set(state.theme().border())
-        .title(Line::styled(format!(" {title} "), state.theme().strong()));
+    let block = Block::bordered().border_set(theme.border()).title(Line::styled(format!(" {title} "), theme.strong()));
     let inner = block.inner(place);
     frame.render_widget(Clear, place);
     frame.render_widget(block, place);
@@ -57,19 +56,20 @@ fn boxed(state: &State, frame: &mut Frame, area: Rect, title: &str, width: u16, 
 }
 
 fn dialog(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>) {
-    list_of_width(state, frame, area, title, lines, DIALOG);
+    text_box(&state.theme(), frame, area, title, lines, DIALOG);
 }
 
 fn list(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>, scroll: usize) {
     let shown = lines.into_iter().skip(scroll).collect();
-    list_of_width(state, frame, area, title, shown, LIST.min(area.width.saturating_sub(4)));
+    text_box(&state.theme(), frame, area, title, shown, LIST.min(area.width.saturating_sub(4)));
 }
 
-fn list_of_width(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>, width: u16) {
+/// A box of text, wrapped.
+pub fn text_box(theme: &Theme, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>, width: u16) {
     let room = usize::from(width.min(area.width).saturating_sub(2));
     let height: usize = lines.iter().map(|line| format::wrapped_lines(&line.to_string(), room)).sum();
     let text = Paragraph::new(lines).wrap(Wrap { trim: false });
-    let inner = boxed(state, frame, area, title, width, u16::try_from(height).unwrap_or(u16::MAX));
+    let inner = boxed(theme, frame, area, title, width, u16::try_from(height).unwrap_or(u16::MAX));
     frame.render_widget(text, inner);
 }
 
@@ -112,7 +112,7 @@ fn palette_list(state: &State, frame: &mut Frame, area: Rect, text: &str, select
     let theme = state.theme();
     let candidates = palette::candidates(text);
     let rows = candidates.len().min(12);
-    let inner = boxed(state, frame, area, "Command", DIALOG, rows as u16 + 1 + u16::from(error.is_some()));
+    let inner = boxed(&theme, frame, area, "Command", DIALOG, rows as u16 + 1 + u16::from(error.is_some()));
     let mut lines = vec![Line::raw(format!(":{text}_"))];
     lines.extend(error.map(|error| Line::styled(format!("x {error}"), theme.level(Level::Error))));
     // The chosen line stays in view.

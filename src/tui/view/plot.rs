@@ -60,6 +60,11 @@ pub fn round_up(value: f64) -> f64 {
     round_to(value, &[1.0, 2.0, 5.0, 10.0])
 }
 
+/// As [`round_up`], in finer steps.
+pub fn round_up_finely(value: f64) -> f64 {
+    round_to(value, &FINE)
+}
+
 /// Mantissas that leave little room unused.
 const FINE: [f64; 11] = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
 

@@ -1,0 +1,91 @@
+//! What the cameras see: an image each where the terminal can, and always the words.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout as Split, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+use ratatui_image::Image;
+
+use super::value_style;
+use crate::tui::format;
+use crate::tui::robot::probe::Graphics;
+use crate::tui::robot::state::{FROZEN_MS, Pane, State};
+
+/// Most columns that images take over SSH.
+const REMOTE_COLUMNS: u16 = 64;
+/// Most cameras side by side.
+const MOST: usize = 4;
+
+/// The place of each camera: its image, and the line of words below.
+fn places(state: &State, area: Rect) -> Vec<(Rect, Rect)> {
+    let count = state.cameras().len().min(MOST);
+    let width = if state.settings.remote { area.width.min(REMOTE_COLUMNS) } else { area.width };
+    let area = Rect { width, ..area };
+    let columns = Split::horizontal(vec![Constraint::Fill(1); count]).spacing(1).split(area);
+    let split = |column: &Rect| {
+        let [image, words] = Split::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(*column);
+        (image, words)
+    };
+    columns.iter().map(split).collect()
+}
+
+/// Whether images are drawn now. Nothing can be drawn over images of pixels, so that they go while a layer is open.
+fn drawable(state: &State) -> bool {
+    let graphics = state.graphics();
+    graphics != Graphics::None && !(graphics.is_pixels() && !state.overlays.is_empty())
+}
+
+/// Encodes the images that will be drawn and are not yet. Returns how many cells changed by that.
+pub fn prepare(state: &mut State) -> usize {
+    let panes = super::layout(state).panes;
+    let Some((_, area)) = panes.into_iter().find(|(pane, _)| *pane == Pane::Cameras) else { return 0 };
+    if !drawable(state) {
+        return 0;
+    }
+    let inner = Rect::new(area.x + 1, area.y + 1, area.width.saturating_sub(2), area.height.saturating_sub(2));
+    let graphics = state.graphics();
+    let mut cells = 0;
+    for ((camera, age, _), (image, _)) in state.cameras().into_iter().zip(places(state, inner)) {
+        let (history, at) = state.shown();
+        let Some(picture) = history.picture_at(&camera, at).cloned() else { continue };
+        let stale = state.is_stale() || age.is_some_and(|age| age > FROZEN_MS);
+        if state.encoded.prepare(&picture, image.as_size(), stale, graphics) {
+            cells +=
+                state.encoded.of(&camera).map_or(0, |p| usize::from(p.size().width) * usize::from(p.size().height));
+        }
+    }
+    cells
+}
+
+pub fn render(state: &State, frame: &mut Frame, area: Rect) {
+    let theme = state.theme();
+    let cameras = state.cameras();
+    if cameras.is_empty() {
+        return frame.render_widget(Paragraph::new("no camera").style(theme.grey()), area);
+    }
+    if !drawable(state) || area.height < 3 {
+        let lines: Vec<Line> = cameras.iter().map(|(name, age, hz)| words(state, name, *age, *hz)).collect();
+        return frame.render_widget(Paragraph::new(lines), area);
+    }
+    for ((name, age, hz), (image, below)) in cameras.iter().zip(places(state, area)) {
+        match state.encoded.of(name) {
+            Some(protocol) => frame.render_widget(Image::new(protocol), image),
+            None => frame.render_widget(Paragraph::new("no image yet").style(theme.grey()), image),
+        }
+        frame.render_widget(Paragraph::new(words(state, name, *age, *hz)), below);
+    }
+}
+
+/// `wrist 30 Hz 12 ms`, `front FROZEN 3 s`.
+fn words(state: &State, name: &str, age: Option<f64>, hz: f64) -> Line<'static> {
+    let theme = state.theme();
+    let (text, style) = match age {
+        None => ("no image yet".to_owned(), theme.grey()),
+        Some(age) if age > FROZEN_MS => {
+            (format!("FROZEN {}", format::age(age / 1e3)), theme.orange().patch(theme.strong()))
+        }
+        // By tens: the last digit of an age says nothing and changes with every look.
+        Some(age) => (format!("{hz:.0} Hz, {:.0} ms ago", (age / 10.0).ceil() * 10.0), value_style(state)),
+    };
+    Line::from(vec![Span::styled(format!("{name} "), theme.grey()), Span::styled(text, style)])
+}
