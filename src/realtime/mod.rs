@@ -6,7 +6,11 @@ pub mod guidance;
 pub mod loaded;
 #[cfg(test)]
 mod loaded_tests;
+pub mod control;
 pub mod filter;
 pub mod metrics;
 pub mod policy;
 pub mod scheduler;
+pub mod telemetry;
+pub mod watchdog;
+pub mod worker;

@@ -190,6 +190,15 @@ impl Scheduler {
         self.overlap
     }
 
+    /// What a measured overlap begins with, until a latency is known: from the last warm-up run.
+    pub fn expect_overlap(&mut self, ticks: usize) {
+        if let Overlap::Measured { first, .. } = &mut self.settings.overlap {
+            *first = ticks;
+            self.overlap = 0;
+            self.overlap = self.planned_overlap();
+        }
+    }
+
     /// What happened since the last call.
     pub fn events(&mut self) -> impl Iterator<Item = Event> + '_ {
         self.events.drain(..)
@@ -321,8 +330,15 @@ impl Scheduler {
         if row < self.current.end { Some(false) } else { continues.then_some(true) }
     }
 
-    /// Lets the chunk that is there begin, if its turn has come.
-    fn settle(&mut self) {
+    /// The action that is commanded next, if one is.
+    pub fn peek(&self) -> Option<&[f32]> {
+        let row = self.current.row;
+        self.current.at(row).filter(|_| self.origin(row).is_some())
+    }
+
+    /// Lets the chunk that is there begin, if its turn has come. [`launch`](Self::launch) and [`command`](Self::command) do
+    /// so first.
+    pub fn settle(&mut self) {
         let Some(flight) = self.flight.as_ref().filter(|flight| flight.arrived) else { return };
         let (chunk, standstill) = (flight.number, flight.splice.is_none());
         let splice = flight.splice.unwrap_or(self.now);

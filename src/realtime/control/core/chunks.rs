@@ -1,0 +1,182 @@
+//! From a launch to the command: asking for chunks, taking them, and what becomes of each.
+
+use std::mem;
+use std::time::Duration;
+
+use super::{Core, End, Rejected, Sent, largest_difference};
+use crate::realtime::filter::{FarStart, FilterError, Start};
+use crate::realtime::policy::Request;
+use crate::realtime::scheduler::{Command, Event, Launch};
+use crate::realtime::worker::{Inference, Reply};
+use crate::track::event::Level;
+use crate::track::telemetry::{Origin, Phase};
+
+impl Core {
+    /// Takes the chunk that is there, if there is one.
+    pub(super) fn take(&mut self, now: Duration, inference: &mut dyn Inference) {
+        let Some(Reply { chunk, result, latency }) = inference.poll() else { return };
+        let tick = self.scheduler.now();
+        if chunk == self.flying.chunk {
+            self.asked_at = None;
+        }
+        let checked = match result {
+            Ok(inferred) => match self.filter.check(chunk, &inferred.actions, self.horizon) {
+                Ok(()) => Ok(inferred),
+                Err(rejection) => Err((rejection.to_string(), inferred.actions)),
+            },
+            Err(error) => Err((format!("action chunk {chunk}: {error}"), Vec::new())),
+        };
+        match checked {
+            Ok(inferred) => {
+                self.recorder.inference(latency, &inferred.timing);
+                let [latency_ms, preprocess_ms, prefix_ms, denoise_ms, copy_ms] = [
+                    latency,
+                    inferred.timing.preprocess,
+                    inferred.timing.prefix,
+                    inferred.timing.denoise,
+                    inferred.timing.copy,
+                ]
+                .map(|part| part.as_secs_f64() * 1e3);
+                self.tell_chunk(
+                    chunk,
+                    now,
+                    tick,
+                    Phase::Arrived { latency_ms, preprocess_ms, prefix_ms, denoise_ms, copy_ms },
+                );
+                self.scheduler.arrive(chunk, &inferred.actions, Some(latency));
+            }
+            Err((reason, actions)) => self.reject(now, chunk, reason, actions),
+        }
+    }
+
+    fn reject(&mut self, now: Duration, chunk: u64, reason: String, actions: Vec<f32>) {
+        self.recorder.rejected_chunk();
+        self.scheduler.fail(chunk);
+        self.tell_chunk(chunk, now, self.scheduler.now(), Phase::Discarded { reason: reason.clone() });
+        self.say(now, Level::Error, format!("{reason}. Holding position."));
+        if let Some(request) = self.asked.take() {
+            self.rejected = Some(Rejected { chunk, request, actions, reason: reason.clone() });
+        }
+        if self.recorder.counted().rejected_chunks >= self.settings.rejects {
+            self.finish(End::Fault(format!("{reason}. Rollout stopped")));
+        }
+    }
+
+    pub(super) fn ask(&mut self, now: Duration, launch: Launch, inference: &mut dyn Inference) {
+        let request = Request {
+            state: launch.state,
+            noise_seed: noise_seed(self.settings.seed, launch.chunk),
+            continuity: launch.continuity,
+            leftover: launch.leftover,
+            ..self.request()
+        };
+        self.flying.chunk = launch.chunk;
+        self.flying.captured = request.images.iter().map(|image| image.captured).min();
+        self.flying.told.clear();
+        self.flying.told.extend_from_slice(&request.state);
+        self.asked_at = Some(now);
+        self.asked = Some(request.clone());
+        let phase =
+            Phase::Launched { splice: launch.splice.unwrap_or(launch.tick), synchronous: launch.splice.is_none() };
+        self.tell_chunk(launch.chunk, now, launch.tick, phase);
+        inference.request(launch.chunk, request);
+    }
+
+    /// Decides, limits and leaves the command in the filter.
+    pub(super) fn command(&mut self, now: Duration) -> Sent {
+        self.scheduler.settle();
+        self.note_events(now);
+        let command = self.scheduler.command();
+        let mut stop = None;
+        let sent = match command {
+            Command::Action(action) => {
+                let start = if mem::take(&mut self.starting) { self.filter.start(action.target) } else { Start::Near };
+                match start {
+                    Start::Far { joint, distance } => {
+                        stop = Some((joint, distance));
+                        self.approach = Some(action.target.to_vec());
+                        self.filter.apply(None);
+                        Sent::IDLE
+                    }
+                    Start::Near => {
+                        let passed = self.filter.apply(Some(action.target));
+                        if passed.refused {
+                            self.end.get_or_insert(End::Fault(format!(
+                                "an action of chunk {} is beyond the limits and is refused. Rollout stopped",
+                                action.chunk
+                            )));
+                        }
+                        let origin = if action.continued { Origin::Continued } else { Origin::Fresh };
+                        let action = (action.chunk, action.step as u32);
+                        Sent { origin: Some(origin), action: Some(action), clipped: passed.clipped, image_age: None }
+                    }
+                }
+            }
+            Command::Hold(_) => {
+                self.filter.apply(None);
+                Sent { origin: Some(Origin::Hold), ..Sent::IDLE }
+            }
+            Command::Stop => {
+                self.filter.apply(None);
+                self.end.get_or_insert(End::Fault("a chunk is late, and then the rollout is to stop".into()));
+                Sent { origin: Some(Origin::Hold), ..Sent::IDLE }
+            }
+        };
+        self.continued = sent.origin == Some(Origin::Continued);
+        self.note_events(now);
+        if let Some((joint, distance)) = stop {
+            self.far_start(now, joint, distance);
+        }
+        let captured = self.used.captured.filter(|_| sent.action.is_some());
+        Sent { image_age: captured.map(|captured| now.saturating_sub(captured)), ..sent }
+    }
+
+    /// The first action is far: the arm goes there slowly and asks anew, or holds.
+    fn far_start(&mut self, now: Duration, joint: usize, distance: f32) {
+        let joint = self.filter.names().get(joint).cloned().unwrap_or_default();
+        self.scheduler.reset();
+        self.starting = true;
+        if let FarStart::Approach(_) = self.settings.filter.far_start {
+            let text = format!("the first action is {distance:.2} from where {joint} stands: going there slowly");
+            self.say(now, Level::Info, text);
+        } else {
+            let most = self.settings.filter.start_distance;
+            self.hold(FilterError::Far { joint, distance, most }.to_string(), false, now);
+        }
+    }
+
+    /// What became of chunks, before the next takes the place of what is known of one.
+    pub(super) fn note_events(&mut self, now: Duration) {
+        let tick = self.scheduler.now();
+        let next = self.scheduler.peek();
+        let jump = next.map_or(0.0, |next| largest_difference(self.filter.command(), next));
+        let mut events = [None; 4];
+        events.iter_mut().zip(self.scheduler.events()).for_each(|(slot, event)| *slot = Some(event));
+        for event in events.into_iter().flatten() {
+            match event {
+                Event::Spliced { chunk, row, late, .. } => {
+                    mem::swap(&mut self.used, &mut self.flying);
+                    self.spliced = true;
+                    self.recorder.spliced(&self.used.told, &self.state.positions);
+                    let state_error = largest_difference(&self.used.told, &self.state.positions);
+                    let phase = Phase::Spliced { index: row as u32, late: late as u32, jump, state_error };
+                    self.tell_chunk(chunk, now, tick, phase);
+                }
+                Event::Missed { .. } => self.recorder.late_chunk(),
+                Event::Discarded { chunk, late } => {
+                    self.recorder.discarded_chunk();
+                    let reason = format!(
+                        "{late} ticks late: inference is slower than a chunk. Fewer denoising steps or cameras, a longer \
+                         chunk, or a lower fps"
+                    );
+                    self.tell_chunk(chunk, now, tick, Phase::Discarded { reason });
+                }
+            }
+        }
+    }
+}
+
+/// Chunks of a rollout begin from different noise.
+fn noise_seed(seed: u64, chunk: u64) -> u64 {
+    seed ^ chunk.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

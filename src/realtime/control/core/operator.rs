@@ -1,0 +1,70 @@
+//! What the operator asks for, and what holds the arm.
+
+use std::time::Duration;
+
+use super::{Core, End, largest_difference};
+use crate::realtime::control::error::RolloutError;
+use crate::realtime::scheduler::Mode;
+use crate::robot::Robot;
+use crate::track::event::Level;
+use crate::track::telemetry::{ArmState, Steer};
+
+/// Largest difference of a joint between state and command with which a held arm is armed again.
+const ARM_ERROR: f32 = 0.1;
+
+impl Core {
+    /// What an operator asked for.
+    ///
+    /// # Errors
+    /// The arm did not take its emergency stop, or does not obey again after it.
+    pub fn steer(&mut self, steer: &Steer, robot: &mut dyn Robot, now: Duration) -> Result<(), RolloutError> {
+        match steer {
+            Steer::Hold if self.arm == ArmState::Armed => self.hold("the operator holds it".into(), false, now),
+            Steer::Hold => {}
+            Steer::EmergencyStop => {
+                robot.emergency_stop()?;
+                self.hold("emergency stop".into(), false, now);
+                self.arm = ArmState::EmergencyStopped;
+            }
+            Steer::Arm { robot: name } => self.rearm(name, robot, now)?,
+            Steer::Mode { mode } => match mode.parse::<Mode>() {
+                Ok(mode) => self.scheduler.set_mode(mode),
+                Err(error) => self.say(now, Level::Warn, error.to_string()),
+            },
+            Steer::Record { on } => self.recording = *on,
+            Steer::Stop => self.end = Some(End::Stopped),
+            Steer::Heartbeat => self.heartbeat = now,
+        }
+        Ok(())
+    }
+
+    fn rearm(&mut self, name: &str, robot: &mut dyn Robot, now: Duration) -> Result<(), RolloutError> {
+        if self.arm == ArmState::Armed {
+            return Ok(());
+        }
+        if name != self.robot_name {
+            self.say(now, Level::Warn, format!("not armed: the robot's name is {}, not {name:?}", self.robot_name));
+            return Ok(());
+        }
+        if self.arm == ArmState::EmergencyStopped {
+            robot.connect()?;
+            self.begin(robot, now)?;
+        }
+        let error = largest_difference(&self.state.positions, self.filter.command());
+        if error > ARM_ERROR {
+            let text = format!("not armed: a joint is {error:.3} from its command, at most {ARM_ERROR} is allowed");
+            self.say(now, Level::Warn, text);
+            return Ok(());
+        }
+        self.heartbeat = now;
+        self.arm();
+        Ok(())
+    }
+
+    pub(super) fn hold(&mut self, reason: String, watched: bool, now: Duration) {
+        self.say(now, Level::Warn, format!("holding position: {reason}"));
+        self.scheduler.reset();
+        (self.arm, self.reason, self.watched) = (ArmState::Holding, Some(reason.into()), watched);
+        (self.approach, self.asked_at, self.continued) = (None, None, false);
+    }
+}
