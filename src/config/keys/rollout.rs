@@ -223,6 +223,27 @@ pub(super) static CONTROL: &[Key] = &[
         Is("1"),
         "Chunks that are no numbers or of a wrong size before the rollout ends.",
     ),
+    Key::new(
+        "watchdog.camera_age_ms",
+        Real(POSITIVE),
+        Absent,
+        "Images older than this hold the arm; not set: three control periods.",
+    )
+    .also(&["camera_timeout"]),
+    Key::new("watchdog.camera_stop_s", Real(POSITIVE), Is("3.0"), "Images older than this end the rollout."),
+    Key::new(
+        "watchdog.frozen",
+        Count { min: 2 },
+        Absent,
+        "Equal images, or equal joint readings, in a row under motion that hold the arm; not set: half a second of them.",
+    ),
+    Key::new("watchdog.inference_stop_s", Real(POSITIVE), Is("30.0"), "An inference that takes longer ends the rollout."),
+    Key::new(
+        "watchdog.recover",
+        Switch,
+        Is("false"),
+        "Move on when what held the arm is over; else an operator has to arm it.",
+    ),
 ];
 
 pub(super) static OUTPUT: &[Key] = &[

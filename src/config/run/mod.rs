@@ -29,6 +29,7 @@ pub struct RunConfig {
     pub control: ControlConfig,
     pub rtc: RtcConfig,
     pub limits: LimitsConfig,
+    pub watchdog: WatchdogConfig,
     pub telemetry: TelemetryConfig,
     pub run: OutputConfig,
 }
@@ -134,6 +135,18 @@ pub struct LimitsConfig {
     pub approach_speed: f64,
     /// Chunks that may be rejected before the rollout ends, itself included.
     pub rejected_chunks: u64,
+}
+
+/// `watchdog.*`: how long the loop goes without what it depends on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WatchdogConfig {
+    /// None: three control periods.
+    pub camera_age_ms: Option<f64>,
+    pub camera_stop_s: f64,
+    /// Equal images or readings in a row; none: half a second of them.
+    pub frozen: Option<u32>,
+    pub inference_stop_s: f64,
+    pub recover: bool,
 }
 
 /// `telemetry.*`.
