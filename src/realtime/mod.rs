@@ -2,14 +2,15 @@
 //! infers, and the loop that commands.
 
 pub mod boxed;
+pub mod control;
+pub mod filter;
 pub mod guidance;
 pub mod loaded;
 #[cfg(test)]
 mod loaded_tests;
-pub mod control;
-pub mod filter;
 pub mod metrics;
 pub mod policy;
+pub mod report;
 pub mod scheduler;
 pub mod telemetry;
 pub mod watchdog;

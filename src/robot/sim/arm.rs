@@ -106,7 +106,8 @@ impl SimRobot {
     /// The scene of `setup`. Times are of `clock`.
     pub fn new(setup: &Setup, clock: &Clock, faults: &[Fault]) -> SimRobot {
         let world = World::new(setup);
-        let camera = |camera: Camera| CameraFeature { name: camera.name().into(), height: IMAGE_SIZE, width: IMAGE_SIZE };
+        let camera =
+            |camera: Camera| CameraFeature { name: camera.name().into(), height: IMAGE_SIZE, width: IMAGE_SIZE };
         SimRobot {
             features: Features {
                 robot_type: ROBOT_TYPE.into(),

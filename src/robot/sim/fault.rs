@@ -47,7 +47,10 @@ impl Explain for NoFault {
     }
 
     fn hint(&self) -> Option<String> {
-        Some("stall:wrist@2, freeze:front@2+0.8, black:wrist@2, feedback@2: what, from when, for how many seconds".into())
+        Some(
+            "stall:wrist@2, freeze:front@2+0.8, black:wrist@2, feedback@2: what, from when, for how many seconds"
+                .into(),
+        )
     }
 }
 
@@ -104,7 +107,9 @@ mod tests {
         for text in ["stall:wrist@2", "freeze:front@1.5+0.8", "black:wrist@0", "feedback@3"] {
             assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
         }
-        for text in ["", "stall", "stall@2", "stall:side@2", "melt:wrist@2", "feedback@-1", "feedback@1+x", "freeze:front@1e99"] {
+        for text in
+            ["", "stall", "stall@2", "stall:side@2", "melt:wrist@2", "feedback@-1", "feedback@1+x", "freeze:front@1e99"]
+        {
             assert_eq!(text.parse::<Fault>().unwrap_err(), NoFault(text.into()));
         }
     }
