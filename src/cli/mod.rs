@@ -7,12 +7,14 @@ use clap::{Parser, Subcommand};
 use crate::error::Failure;
 
 mod bench;
+mod child;
 mod collect;
 mod data;
 mod gpu;
 mod output;
 mod plan;
 mod policy;
+mod run;
 mod train;
 mod train_run;
 mod typed;
@@ -25,6 +27,7 @@ Examples:
   vlash train configs/train/pi05_lora.toml data.repo=/data/pick model.base=/models/pi05_base
   vlash plan configs/train/pi05_lora.toml
                                        which GPU is large enough, how long will it take?
+  vlash run                            the policy in the box on the simulated arm
   vlash watch outputs/pi05_lora        attach to a run, from any terminal
   vlash policy info outputs/pi05_lora/checkpoints/last/pretrained_model
   vlash gpu                            which GPUs can be used here; what is missing where
@@ -45,6 +48,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Train(train::Args),
+    Run(run::Args),
     Plan(plan::Args),
     Watch(watch::Args),
     Collect(collect::Args),
@@ -68,6 +72,7 @@ pub fn main() -> ExitCode {
     };
     let result: Result<ExitCode, Failure> = match cli.command {
         Command::Train(args) => train::run(args),
+        Command::Run(args) => run::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Watch(args) => watch::run(args),
         Command::Collect(args) => collect::run(args),

@@ -1,16 +1,15 @@
 //! Runs the trainer: in this process with plain progress, or as a process of its own under the dashboard.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
 
+use crate::cli::child::{self, Worker};
 use crate::cli::output::tell;
 use crate::cli::train::Request;
 use crate::config::Loaded;
 use crate::config::train::TrainConfig;
-use crate::error::{Explain, Failure, Kind};
+use crate::error::{Failure, Kind};
 use crate::plan::report::gib;
 use crate::track::console::{Console, count};
 use crate::track::event::Outcome;
@@ -19,9 +18,6 @@ use crate::train::compute::Directly;
 use crate::train::trainer::Ending;
 use crate::train::{self, Report};
 use crate::tui;
-
-/// How long the dashboard gives the trainer to end after a stop was asked for.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Whether the dashboard can and should be shown.
 pub fn wants_dashboard(asked: bool, json: bool) -> bool {
@@ -122,9 +118,13 @@ fn summary(report: &Report) -> String {
 /// Starts the trainer as a process of its own and shows its dashboard. Losing the terminal does not stop it.
 pub fn watched(loaded: &Loaded<TrainConfig>) -> Result<ExitCode, Failure> {
     let run = train::resume::directory(&loaded.value);
-    let output = std::env::temp_dir().join(format!("vlash-train-{}.log", std::process::id()));
-    let mut trainer = Trainer::start(&output)?;
-    if let Some(code) = trainer.wait_for_run(&run)? {
+    let arguments = std::env::args_os().skip(1).chain(["--no-tui".into()]);
+    let mut trainer = Worker::start("train", arguments)?;
+    let owns = |pid: u32| {
+        let status = fs::read(run.join("status.json")).ok();
+        status.and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok()).is_some_and(|status| status.pid == pid)
+    };
+    if let Some(code) = trainer.wait_until(owns, "checking configuration and data")? {
         return Ok(code);
     }
     let options = tui::Options { owned: true, ..tui::Options::default() };
@@ -137,94 +137,9 @@ pub fn watched(loaded: &Loaded<TrainConfig>) -> Result<ExitCode, Failure> {
     match ended {
         Some(code) => Ok(code),
         None => {
-            tell(format_args!(
-                "the run goes on: {}\nwatch it again with `vlash watch {}`",
-                run.display(),
-                run.display()
-            ));
+            child::goes_on(&run);
             exit?;
             Ok(ExitCode::SUCCESS)
         }
-    }
-}
-
-struct Trainer {
-    child: Child,
-    output: PathBuf,
-}
-
-impl Trainer {
-    fn start(output: &Path) -> Result<Trainer, SpawnError> {
-        let error = |source| SpawnError { path: output.into(), source };
-        let log = File::create(output).map_err(error)?;
-        let program = std::env::current_exe().map_err(error)?;
-        let mut command = Command::new(program);
-        command.args(std::env::args_os().skip(1)).arg("--no-tui").stdin(Stdio::null());
-        command.stdout(log.try_clone().map_err(error)?).stderr(log);
-        // A process group of its own: neither Ctrl-C nor the terminal's end reaches the trainer.
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        Ok(Trainer { child: command.spawn().map_err(error)?, output: output.into() })
-    }
-
-    /// Waits until the trainer owns the run directory; the exit code when it left before.
-    fn wait_for_run(&mut self, run: &Path) -> Result<Option<ExitCode>, SpawnError> {
-        let since = Instant::now();
-        let mut said = false;
-        loop {
-            if let Some(code) = self.try_wait()? {
-                return Ok(Some(code));
-            }
-            let status =
-                fs::read(run.join("status.json")).ok().and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
-            if status.is_some_and(|status| status.pid == self.child.id()) {
-                return Ok(None);
-            }
-            if !said && since.elapsed() > Duration::from_secs(2) {
-                tell(format_args!("checking configuration and data …"));
-                said = true;
-            }
-            std::thread::sleep(PATIENCE);
-        }
-    }
-
-    fn try_wait(&mut self) -> Result<Option<ExitCode>, SpawnError> {
-        let status = self.child.try_wait().map_err(|source| SpawnError { path: self.output.clone(), source })?;
-        Ok(status.map(|status| self.conclude(status)))
-    }
-
-    fn wait(&mut self) -> Result<Option<ExitCode>, SpawnError> {
-        let status = self.child.wait().map_err(|source| SpawnError { path: self.output.clone(), source })?;
-        Ok(Some(self.conclude(status)))
-    }
-
-    /// Prints the end of what the trainer printed, and passes its exit code on.
-    fn conclude(&self, status: std::process::ExitStatus) -> ExitCode {
-        const TAIL: usize = 8;
-        if let Ok(text) = fs::read_to_string(&self.output) {
-            let lines: Vec<&str> = text.lines().collect();
-            for line in lines.iter().skip(lines.len().saturating_sub(TAIL)) {
-                tell(format_args!("{line}"));
-            }
-        }
-        let _ = fs::remove_file(&self.output);
-        let killed = Kind::Internal.exit_code();
-        ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(killed))
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot start the trainer (its output goes to {path})")]
-struct SpawnError {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
-impl Explain for SpawnError {
-    fn kind(&self) -> Kind {
-        Kind::Environment
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some("vlash train --no-tui trains in this process".into())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Vocabulary;
 use super::error::{ConfigError, printable};
-use super::keys::{self, Alias, Key};
+use super::keys::{Alias, Key, Table};
 use super::near;
 use super::node::{Entry, Node, Value};
 use super::overrides::Override;
@@ -26,13 +26,18 @@ pub(crate) enum Layer {
 }
 
 /// What was set, in the order of precedence, and the errors on the way.
-#[derive(Default)]
 pub(crate) struct Collected {
+    table: &'static Table,
     pub assignments: Vec<Assignment>,
     pub errors: Vec<ConfigError>,
 }
 
 impl Collected {
+    /// Nothing yet, of the keys of `table`.
+    pub fn new(table: &'static Table) -> Self {
+        Collected { table, assignments: Vec::new(), errors: Vec::new() }
+    }
+
     /// Adds everything that a file says.
     pub fn file(&mut self, vocabulary: Vocabulary, root: Node) {
         if let Value::Map(entries) = root.value {
@@ -42,7 +47,8 @@ impl Collected {
 
     /// Adds an argument; its name may come from either vocabulary, suggestions come from the file's.
     pub fn argument(&mut self, vocabulary: Vocabulary, argument: Override) {
-        let known = |v: &Vocabulary| keys::find(*v, &argument.path).is_some() || keys::is_section(*v, &argument.path);
+        let table = self.table;
+        let known = |v: &Vocabulary| table.find(*v, &argument.path).is_some() || table.is_section(*v, &argument.path);
         let spoken = [vocabulary, Vocabulary::Toml, Vocabulary::Yaml].into_iter().find(known).unwrap_or(vocabulary);
         let key_place = argument.node.place.clone();
         let entry = Entry { key: argument.path, key_place, node: argument.node };
@@ -52,13 +58,14 @@ impl Collected {
     fn walk(&mut self, vocabulary: Vocabulary, section: &str, entries: Vec<Entry>, layer: Layer) {
         for entry in entries {
             let path = if section.is_empty() { entry.key.clone() } else { format!("{section}.{}", entry.key) };
-            if let Some((key, alias)) = keys::find(vocabulary, &path) {
+            let is_section = |vocabulary| self.table.is_section(vocabulary, &path);
+            if let Some((key, alias)) = self.table.find(vocabulary, &path) {
                 self.assignments.push(Assignment { key, alias, node: entry.node, layer });
-            } else if keys::is_section(vocabulary, &path) || keys::is_section(vocabulary.other(), &path) {
+            } else if is_section(vocabulary) || is_section(vocabulary.other()) {
                 self.section(vocabulary, path, entry, layer);
             } else {
                 let message = match self.errors.len() {
-                    0..=MOST_SUGGESTIONS => unknown(vocabulary, &path, &entry.node),
+                    0..=MOST_SUGGESTIONS => unknown(self.table, vocabulary, &path, &entry.node),
                     _ => format!("unknown key {}", printable(&path)),
                 };
                 self.errors.push(ConfigError::at(&entry.key_place, message));
@@ -72,8 +79,9 @@ impl Collected {
             // `wandb:` with nothing below, `peft: null`.
             Value::Null => {}
             _ => {
-                let meant =
-                    near::key(vocabulary, &path).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+                let meant = near::key(self.table, vocabulary, &path)
+                    .map(|name| format!("; did you mean {name}?"))
+                    .unwrap_or_default();
                 let message = format!("{path} is a section of keys, found {}{meant}", entry.node.shown());
                 self.errors.push(ConfigError::at(&entry.node.place, message));
             }
@@ -81,17 +89,17 @@ impl Collected {
     }
 }
 
-fn unknown(vocabulary: Vocabulary, path: &str, node: &Node) -> String {
+fn unknown(table: &Table, vocabulary: Vocabulary, path: &str, node: &Node) -> String {
     let what = if matches!(node.value, Value::Map(_)) { "section" } else { "key" };
     let near = match what {
-        "section" => near::section(vocabulary, path).or_else(|| near::key(vocabulary, path)),
-        _ => near::key(vocabulary, path),
+        "section" => near::section(table, vocabulary, path).or_else(|| near::key(table, vocabulary, path)),
+        _ => near::key(table, vocabulary, path),
     };
     let meant = match near {
         Some(name) => format!("; did you mean {name}?"),
         None => match path.rsplit_once('.') {
-            Some((section, _)) if keys::is_section(vocabulary, section) => {
-                format!("; {section} has: {}", members(vocabulary, section))
+            Some((section, _)) if table.is_section(vocabulary, section) => {
+                format!("; {section} has: {}", members(table, vocabulary, section))
             }
             _ => String::new(),
         },
@@ -100,9 +108,9 @@ fn unknown(vocabulary: Vocabulary, path: &str, node: &Node) -> String {
 }
 
 /// The names right below a section.
-fn members(vocabulary: Vocabulary, section: &str) -> String {
+fn members(table: &Table, vocabulary: Vocabulary, section: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for name in keys::all().flat_map(|key| key.names(vocabulary)) {
+    for name in table.all().flat_map(|key| key.names(vocabulary)) {
         let rest = name.path.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
         if let Some(first) = rest.and_then(|rest| rest.split('.').next()).filter(|first| !names.contains(first)) {
             names.push(first);

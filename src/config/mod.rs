@@ -1,13 +1,15 @@
 //! Typed configurations, from TOML (our vocabulary) or YAML (the predecessors' vocabulary).
 //!
-//! Text becomes [`node`]s with places ([`read`]); names are looked up in the one key table ([`keys`],
+//! Text becomes [`node`]s with places ([`read`]); names are looked up in a key table ([`keys`],
 //! [`collect`]); layers become one value per key with its origin ([`resolve`]), then the typed
-//! [`train::TrainConfig`], which is checked as a whole ([`validate`]). Every error of a configuration is
+//! [`train::TrainConfig`] or [`run::RunConfig`], which is checked as a whole. Every error of a configuration is
 //! reported at once, at its place, in the vocabulary of the file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
 mod collect;
@@ -23,6 +25,7 @@ pub mod print;
 pub mod ranges;
 mod read;
 mod resolve;
+pub mod run;
 pub mod train;
 mod validate;
 mod value;
@@ -35,9 +38,12 @@ pub use origin::{Loaded, Note, Origin};
 
 use collect::Collected;
 use expand::Env;
+use keys::Table;
 use node::Node;
 use resolve::{Resolved, Values};
+use run::RunConfig;
 use train::{Preset, TrainConfig};
+use validate::{Finding, Name};
 
 /// Whose names a file uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +66,8 @@ impl Vocabulary {
 /// Where a configuration comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// What is built into the binary: `tiny.toml`, with the small preset `sim.toml`, with the full one `pi05_lora.toml`.
+    /// What is built into the binary. Of a training `tiny.toml`, with the small preset `sim.toml`, with the full one
+    /// `pi05_lora.toml`; of a rollout `sim.toml`.
     Embedded,
     /// A `.toml`, `.yaml`, `.yml` or `.json` file.
     File(PathBuf),
@@ -82,7 +89,20 @@ pub fn load(
     preset: Option<Preset>,
     overrides: &[String],
 ) -> Result<Loaded<TrainConfig>, ConfigErrors> {
-    load_with(source, preset, overrides, &|name| std::env::var(name).ok())
+    load_with(source, preset, overrides, &environment)
+}
+
+/// Loads a rollout's configuration, as [`load`] does a training's; built in is `configs/run/sim.toml`.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_run(source: &Source, overrides: &[String]) -> Result<Loaded<RunConfig>, ConfigErrors> {
+    load_as(source, None, overrides, &environment)
+}
+
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// As [`load`], with the environment given.
@@ -92,15 +112,39 @@ pub(crate) fn load_with(
     overrides: &[String],
     env: Env<'_>,
 ) -> Result<Loaded<TrainConfig>, ConfigErrors> {
+    load_as(source, preset, overrides, env)
+}
+
+/// A kind of configuration: its keys, and what must hold between their values.
+pub(crate) trait Schema: Serialize + DeserializeOwned {
+    fn table() -> &'static Table;
+    /// Name and text of the configuration that is built in.
+    fn embedded(preset: Option<Preset>) -> (&'static str, &'static str);
+    /// Everything that is wrong with the configuration as a whole.
+    fn check(&self, name: Name<'_>) -> Vec<Finding>;
+    /// Settings without effect beside the others, and defaults that a predecessor's user may not expect.
+    fn remarks(&self, vocabulary: Vocabulary, values: &Values) -> Vec<Note>;
+}
+
+pub(crate) fn load_as<T: Schema>(
+    source: &Source,
+    preset: Option<Preset>,
+    overrides: &[String],
+    env: Env<'_>,
+) -> Result<Loaded<T>, ConfigErrors> {
+    let table = T::table();
     let (vocabulary, file) = match source {
         Source::File(path) => read::file(path)?,
-        Source::Embedded => (Vocabulary::Toml, embedded(preset)?),
+        Source::Embedded => {
+            let (name, text) = T::embedded(preset);
+            let file = read::parse(Vocabulary::Toml, text, &Arc::from(name)).map_err(ConfigErrors::input)?;
+            (Vocabulary::Toml, file)
+        }
     };
-    let (mut resolved, mut errors) = layers(vocabulary, file, preset, overrides, env);
+    let (mut resolved, mut errors) = layers(table, vocabulary, file, preset, overrides, env);
     errors.append(&mut resolved.errors);
-    let config = typed(&resolved.values)?;
-    let name = |toml: &str| keys::field(toml).map_or("", |key| key.name(vocabulary));
-    for finding in validate::check(&config, &name) {
+    let config: T = typed(&resolved.values)?;
+    for finding in config.check(&|toml| table.name(vocabulary, toml)) {
         if finding.keys.iter().any(|key| resolved.broken.contains(key)) {
             continue;
         }
@@ -111,14 +155,15 @@ pub(crate) fn load_with(
     if !errors.is_empty() {
         return Err(ConfigErrors::input(errors));
     }
-    resolved.notes.extend(remarks(vocabulary, &config, &resolved.values));
+    resolved.notes.extend(config.remarks(vocabulary, &resolved.values));
     let origins = resolved.values.into_iter().map(|(key, (_, origin))| (key, origin)).collect();
-    Ok(Loaded { value: config, origins, notes: resolved.notes })
+    Ok(Loaded { value: config, table, origins, notes: resolved.notes })
 }
 
-/// Whether `name` is a key of either vocabulary.
+/// Whether `name` is a key of either vocabulary, of any command.
 pub(crate) fn is_key(name: &str) -> bool {
-    [Vocabulary::Toml, Vocabulary::Yaml].into_iter().any(|vocabulary| keys::find(vocabulary, name).is_some())
+    let named = |table: &Table| [Vocabulary::Toml, Vocabulary::Yaml].iter().any(|v| table.find(*v, name).is_some());
+    [&keys::TRAIN, &keys::RUN].into_iter().any(named)
 }
 
 /// The word of `choices` that `unknown` most likely means.
@@ -126,24 +171,16 @@ pub(crate) fn nearest<'a>(unknown: &str, choices: impl Iterator<Item = &'a str>)
     near::word(unknown, choices)
 }
 
-fn embedded(preset: Option<Preset>) -> Result<Node, ConfigErrors> {
-    let (name, text) = match preset {
-        Some(Preset::Full) => ("pi05_lora.toml (built in)", PI05_LORA),
-        Some(Preset::Small) => ("sim.toml (built in)", SIM),
-        Some(Preset::Tiny) | None => ("tiny.toml (built in)", TINY),
-    };
-    read::parse(Vocabulary::Toml, text, &Arc::from(name)).map_err(ConfigErrors::input)
-}
-
 /// Collects and resolves all layers; `--preset` counts as an argument in front of the others.
 fn layers(
+    table: &'static Table,
     vocabulary: Vocabulary,
     file: Node,
     preset: Option<Preset>,
     overrides: &[String],
     env: Env<'_>,
 ) -> (Resolved, Vec<ConfigError>) {
-    let mut collected = Collected::default();
+    let mut collected = Collected::new(table);
     collected.file(vocabulary, file);
     if let Some(preset) = preset {
         let word = preset.name();
@@ -154,21 +191,18 @@ fn layers(
             Some(argument) => collected.argument(vocabulary, argument),
             None => {
                 let place = Place::Argument(Arc::from(text.as_str()));
-                let message =
-                    format!("not a setting; settings are written key=value, as in {}=500", name_of_steps(vocabulary));
+                let (key, value) = table.example;
+                let key = table.name(vocabulary, key);
+                let message = format!("not a setting; settings are written key=value, as in {key}={value}");
                 collected.errors.push(ConfigError::at(&place, message));
             }
         }
     }
-    (resolve::resolve(vocabulary, &collected.assignments, env), collected.errors)
+    (resolve::resolve(table, vocabulary, &collected.assignments, env), collected.errors)
 }
 
-fn name_of_steps(vocabulary: Vocabulary) -> &'static str {
-    keys::field("train.steps").map_or("", |key| key.name(vocabulary))
-}
-
-/// The typed configuration. The key table and the types agree (a test sees to it), so a failure is a defect.
-fn typed(values: &Values) -> Result<TrainConfig, ConfigErrors> {
+/// The typed configuration. Key tables and types agree (a test sees to it), so a failure is a defect.
+fn typed<T: Schema>(values: &Values) -> Result<T, ConfigErrors> {
     let mut root = Json::Object(Map::new());
     for (path, (json, _)) in values {
         let mut at = &mut root;
@@ -179,7 +213,7 @@ fn typed(values: &Values) -> Result<TrainConfig, ConfigErrors> {
         *at = json.clone();
     }
     serde_path_to_error::deserialize(root)
-        .map_err(|error| ConfigErrors::internal(format!("the table of keys and TrainConfig disagree: {error}")))
+        .map_err(|error| ConfigErrors::internal(format!("the table of keys and its type disagree: {error}")))
 }
 
 fn written(origin: &Origin) -> Option<&Place> {
@@ -189,32 +223,58 @@ fn written(origin: &Origin) -> Option<&Place> {
     }
 }
 
-/// Settings without effect beside the others, and defaults that a predecessor's user may not expect.
-fn remarks(vocabulary: Vocabulary, config: &TrainConfig, values: &Values) -> Vec<Note> {
-    let origin = |key: &str| values.get(key).map(|(_, origin)| origin);
-    let name = |key: &str| keys::field(key).map_or("", |key| key.name(vocabulary));
-    let mut notes = Vec::new();
-    for (idle, why) in validate::idle(config) {
-        let set: Vec<(&str, &Place)> =
-            idle.iter().filter_map(|key| Some((name(key), written(origin(key)?)?))).collect();
-        if let Some((_, place)) = set.first() {
-            let names: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
-            notes.push(Note::in_vain(place, &names, why));
+/// Notes on settings that mean nothing beside others: the keys to look for, and why.
+fn idle_notes(
+    table: &Table,
+    vocabulary: Vocabulary,
+    values: &Values,
+    idle: &[(&'static [&'static str], &'static str)],
+) -> Vec<Note> {
+    let set = |key: &&'static str| Some((table.name(vocabulary, key), written(&values.get(key)?.1)?));
+    let note = |(keys, why): &(&'static [&'static str], &str)| {
+        let set: Vec<(&str, &Place)> = keys.iter().filter_map(set).collect();
+        let names: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
+        set.first().map(|(_, place)| Note::in_vain(place, &names, why))
+    };
+    idle.iter().filter_map(note).collect()
+}
+
+impl Schema for TrainConfig {
+    fn table() -> &'static Table {
+        &keys::TRAIN
+    }
+
+    fn embedded(preset: Option<Preset>) -> (&'static str, &'static str) {
+        match preset {
+            Some(Preset::Full) => ("pi05_lora.toml (built in)", PI05_LORA),
+            Some(Preset::Small) => ("sim.toml (built in)", SIM),
+            Some(Preset::Tiny) | None => ("tiny.toml (built in)", TINY),
         }
     }
-    for (key, says) in validate::odd(config, &name) {
-        notes.push(Note { place: origin(key).and_then(written).cloned(), text: says });
+
+    fn check(&self, name: Name<'_>) -> Vec<Finding> {
+        validate::check(self, name)
     }
-    if vocabulary == Vocabulary::Yaml {
-        for (key, says) in validate::silent(config) {
-            if origin(key).and_then(written).is_none() {
-                notes.push(Note::general(format!("{} is not set: {says}", name(key))));
+
+    fn remarks(&self, vocabulary: Vocabulary, values: &Values) -> Vec<Note> {
+        let table = Self::table();
+        let origin = |key: &str| values.get(key).map(|(_, origin)| origin);
+        let name = |key: &str| table.name(vocabulary, key);
+        let mut notes = idle_notes(table, vocabulary, values, &validate::idle(self));
+        for (key, says) in validate::odd(self, &name) {
+            notes.push(Note { place: origin(key).and_then(written).cloned(), text: says });
+        }
+        if vocabulary == Vocabulary::Yaml {
+            for (key, says) in validate::silent(self) {
+                if origin(key).and_then(written).is_none() {
+                    notes.push(Note::general(format!("{} is not set: {says}", name(key))));
+                }
             }
         }
+        if self.model.base.is_none() && self.model.preset == Preset::Full {
+            let says = "training starts from RANDOM weights, not from a pretrained policy";
+            notes.push(Note::general(format!("{} is not set: {says}", name("model.base"))));
+        }
+        notes
     }
-    if config.model.base.is_none() && config.model.preset == Preset::Full {
-        let says = "training starts from RANDOM weights, not from a pretrained policy";
-        notes.push(Note::general(format!("{} is not set: {says}", name("model.base"))));
-    }
-    notes
 }

@@ -1,7 +1,7 @@
 //! The nearest valid name to one that is unknown.
 
 use super::Vocabulary;
-use super::keys::{self, Key};
+use super::keys::{Key, Table};
 
 /// Longer names are no typing errors, and comparing them costs time.
 const LONGEST: usize = 64;
@@ -10,11 +10,11 @@ const LONGEST: usize = 64;
 ///
 /// Names of both vocabularies and what other programs call the key are compared, across sections:
 /// `lora.rnak` is near `adapter.rank`, which a YAML file calls `lora.r`.
-pub(crate) fn key(vocabulary: Vocabulary, unknown: &str) -> Option<&'static str> {
+pub(crate) fn key(table: &Table, vocabulary: Vocabulary, unknown: &str) -> Option<&'static str> {
     if unknown.chars().count() > LONGEST {
         return None;
     }
-    let scored = keys::all().filter_map(|key| Some((distance(key, unknown)?, key)));
+    let scored = table.all().filter_map(|key| Some((distance(key, unknown)?, key)));
     scored.min_by_key(|(distance, _)| *distance).map(|(_, key)| key.name(vocabulary))
 }
 
@@ -28,8 +28,8 @@ pub(crate) fn word<'a>(unknown: &str, choices: impl Iterator<Item = &'a str>) ->
 }
 
 /// The section that `unknown` most likely means.
-pub(crate) fn section(vocabulary: Vocabulary, unknown: &str) -> Option<&'static str> {
-    let names = keys::all().flat_map(|key| key.names(vocabulary));
+pub(crate) fn section(table: &Table, vocabulary: Vocabulary, unknown: &str) -> Option<&'static str> {
+    let names = table.all().flat_map(|key| key.names(vocabulary));
     word(unknown, names.filter_map(|name| name.path.rsplit_once('.').map(|(section, _)| section)))
 }
 
@@ -63,6 +63,7 @@ fn split(name: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::keys::TRAIN;
     use rstest::rstest;
 
     #[rstest]
@@ -79,13 +80,13 @@ mod tests {
         #[case] yaml: &str,
         #[case] toml: &str,
     ) {
-        assert_eq!(key(Vocabulary::Yaml, unknown), Some(yaml));
-        assert_eq!(key(Vocabulary::Toml, unknown), Some(toml));
+        assert_eq!(key(&TRAIN, Vocabulary::Yaml, unknown), Some(yaml));
+        assert_eq!(key(&TRAIN, Vocabulary::Toml, unknown), Some(toml));
     }
 
     #[test]
     fn nothing_near_is_nothing() {
-        assert_eq!(key(Vocabulary::Yaml, "quux_zzz_factor"), None);
-        assert_eq!(key(Vocabulary::Yaml, &"x".repeat(100_000)), None);
+        assert_eq!(key(&TRAIN, Vocabulary::Yaml, "quux_zzz_factor"), None);
+        assert_eq!(key(&TRAIN, Vocabulary::Yaml, &"x".repeat(100_000)), None);
     }
 }

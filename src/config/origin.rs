@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::error::Place;
+use super::keys::Table;
 
 /// A loaded configuration.
 #[derive(Debug, Clone)]
 pub struct Loaded<T> {
     pub value: T,
+    pub(crate) table: &'static Table,
     pub(crate) origins: BTreeMap<&'static str, Origin>,
     /// Keys without effect, defaults that differ between the vocabularies, and the like.
     pub notes: Vec<Note>,

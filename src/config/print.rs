@@ -1,21 +1,21 @@
 //! The resolved configuration, and the reference of all keys, as commented TOML.
 
+use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::Vocabulary;
-use super::keys::{self, Default, Effect, Key};
+use super::keys::{self, Default, Effect, Key, Table};
 use super::origin::Loaded;
-use super::train::TrainConfig;
 
 /// Lines of the printed files stay within this width where they can.
 const WIDTH: usize = 110;
 
 /// The resolved configuration as TOML, every value with its origin; loading the text gives the same configuration.
-pub fn resolved(loaded: &Loaded<TrainConfig>) -> String {
+pub fn resolved<T: Serialize>(loaded: &Loaded<T>) -> String {
     // A structure of plain fields with text keys always has a JSON form.
     let tree = serde_json::to_value(&loaded.value).unwrap_or_default();
     let mut page = Page::default();
-    for key in keys::all().filter(|key| key.is_field()) {
+    for key in loaded.table.all().filter(|key| key.is_field()) {
         page.enter(key);
         let value = key.toml.split('.').try_fold(&tree, |tree, part| tree.get(part)).unwrap_or(&Json::Null);
         let origin = loaded.origin(key.toml).map(ToString::to_string).unwrap_or_default();
@@ -27,12 +27,22 @@ pub fn resolved(loaded: &Loaded<TrainConfig>) -> String {
     page.text
 }
 
-/// Every key with its default and what it does: `configs/train/reference.toml`.
+/// Every key of a training configuration with its default and what it does: `configs/train/reference.toml`.
 pub fn reference() -> String {
+    reference_of(&keys::TRAIN)
+}
+
+/// Every key of a rollout's configuration: `configs/run/reference.toml`.
+pub fn run_reference() -> String {
+    reference_of(&keys::RUN)
+}
+
+fn reference_of(table: &Table) -> String {
     let mut page = Page::default();
-    page.line("# Every key of a training configuration with its default. Generated from the key table;");
+    let of = table.of;
+    page.line(&format!("# Every key of a {of} configuration with its default. Generated from the key table;"));
     page.line("# `cargo test` fails when it is stale. Beside each key: what a predecessor's YAML calls it.");
-    for key in keys::all().filter(|key| key.is_field()) {
+    for key in table.all().filter(|key| key.is_field()) {
         page.enter(key);
         for line in wrapped(key.doc) {
             page.line(&format!("# {line}"));

@@ -8,7 +8,7 @@ use super::Vocabulary;
 use super::collect::{Assignment, Layer};
 use super::error::{ConfigError, Place};
 use super::expand::{Env, expand};
-use super::keys::{self, Alias, Default, Effect, Key, Kind, Meaning, When};
+use super::keys::{self, Alias, Default, Effect, Key, Kind, Meaning, Table, When};
 use super::node::{Node, Value};
 use super::origin::{Note, Origin};
 use super::read;
@@ -46,34 +46,38 @@ enum Change {
 }
 
 /// Resolves what was collected. `vocabulary` decides the defaults and the names in messages.
-pub(crate) fn resolve(vocabulary: Vocabulary, assignments: &[Assignment], env: Env<'_>) -> Resolved {
+pub(crate) fn resolve(table: &Table, vocabulary: Vocabulary, assignments: &[Assignment], env: Env<'_>) -> Resolved {
     let mut notes = without_effect(assignments);
-    let mut settings: Vec<Setting> = assignments.iter().filter_map(|assignment| setting(assignment, env)).collect();
+    let mut settings: Vec<Setting> =
+        assignments.iter().filter_map(|assignment| setting(table, assignment, env)).collect();
     let preset = chosen(&settings, "model.preset").and_then(keys::preset);
     let plain = chosen(&settings, "optim.preset").is_some_and(|word| word == "none");
     settings.retain(|setting| applies(setting, plain, &mut notes));
 
-    let mut values = defaults(vocabulary);
+    let mut values = defaults(table, vocabulary);
     if let Some((name, settings)) = preset {
-        bundle(&mut values, settings, name);
+        bundle(table, &mut values, settings, name);
     }
     if plain {
-        bundle(&mut values, keys::NO_OPTIM_PRESET, "optim.preset = none");
+        bundle(table, &mut values, keys::NO_OPTIM_PRESET, "optim.preset = none");
     }
     let (errors, broken) = apply(&mut values, &settings);
     implied(&mut values, &settings, env, vocabulary == Vocabulary::Yaml && plain);
-    follow(&mut values, vocabulary);
+    if vocabulary == Vocabulary::Yaml {
+        mode_of_overlap(&mut values, &settings);
+    }
+    follow(table, &mut values, vocabulary);
     Resolved { values, notes, errors, broken }
 }
 
 /// Reads an assignment; `None` when it says nothing (a null in a file).
-fn setting(assignment: &Assignment, env: Env<'_>) -> Option<Setting> {
+fn setting(table: &Table, assignment: &Assignment, env: Env<'_>) -> Option<Setting> {
     let Assignment { key, alias, node, layer } = assignment;
     if says_nothing(assignment) {
         return None;
     }
     let (change, excusable) = match expand(node, alias.path, env) {
-        Ok(node) => (read_as(key, alias, &node).map_err(|error| vec![error]), false),
+        Ok(node) => (read_as(table, key, alias, &node).map_err(|error| vec![error]), false),
         Err(_) if matches!(key.kind, Kind::Anything) && matches!(key.effect, Effect::Nothing(_)) => {
             (Ok(Change::Nothing), false)
         }
@@ -101,7 +105,7 @@ fn without_effect(assignments: &[Assignment]) -> Vec<Note> {
     reasons.into_iter().map(|(why, place, names)| Note::in_vain(place, &names, why)).collect()
 }
 
-fn read_as(key: &'static Key, alias: &Alias, node: &Node) -> Result<Change, ConfigError> {
+fn read_as(table: &Table, key: &'static Key, alias: &Alias, node: &Node) -> Result<Change, ConfigError> {
     let name = alias.path;
     if let Effect::Only { values, why } = key.effect {
         return if is_one_of(node, values) {
@@ -125,18 +129,18 @@ fn read_as(key: &'static Key, alias: &Alias, node: &Node) -> Result<Change, Conf
             Ok(true) => Ok(Change::Set(json!(on))),
             Ok(false) if off.is_empty() => Ok(Change::Set(Json::Null)),
             Ok(false) => Ok(Change::Set(json!(off))),
-            Err(_) => value::read(&key.kind, node, name, example(key)).map(Change::Set),
+            Err(_) => value::read(&key.kind, node, name, example(table, key)).map(Change::Set),
         },
-        Meaning::Same => value::read(&key.kind, node, name, example(key)).map(Change::Set),
+        Meaning::Same => value::read(&key.kind, node, name, example(table, key)).map(Change::Set),
     }
 }
 
 /// A value of the key that works: its default.
-fn example(key: &Key) -> &'static str {
+fn example(table: &Table, key: &Key) -> &'static str {
     match key.default {
         Default::Is(text) => text,
         Default::Absent => "16",
-        Default::Follows(other) => keys::field(other).map_or("16", example),
+        Default::Follows(other) => table.field(other).map_or("16", |other| example(table, other)),
     }
 }
 
@@ -177,8 +181,8 @@ fn literal(key: &Key, text: &str) -> Json {
     node.and_then(|node| value::read(&key.kind, &node, key.toml, "").ok()).unwrap_or(Json::Null)
 }
 
-fn defaults(vocabulary: Vocabulary) -> Values {
-    let fields = keys::all().filter(|key| key.is_field());
+fn defaults(table: &Table, vocabulary: Vocabulary) -> Values {
+    let fields = table.all().filter(|key| key.is_field());
     let value = |key: &Key| match key.default_in(vocabulary) {
         Default::Is(text) => literal(key, text),
         Default::Absent | Default::Follows(_) => Json::Null,
@@ -186,9 +190,9 @@ fn defaults(vocabulary: Vocabulary) -> Values {
     fields.map(|key| (key.toml, (value(key), Origin::Default))).collect()
 }
 
-fn bundle(values: &mut Values, settings: &[(&'static str, &str)], name: &'static str) {
+fn bundle(table: &Table, values: &mut Values, settings: &[(&'static str, &str)], name: &'static str) {
     for (toml, text) in settings {
-        if let Some(key) = keys::field(toml) {
+        if let Some(key) = table.field(toml) {
             values.insert(key.toml, (literal(key, text), Origin::Preset(name)));
         }
     }
@@ -258,9 +262,21 @@ fn implied(values: &mut Values, settings: &[Setting], env: Env<'_>, own_optimize
     }
 }
 
+/// VLASH has no word for the mode of a rollout: an overlap is the switch.
+fn mode_of_overlap(values: &mut Values, settings: &[Setting]) {
+    const OVERLAP: &str = "control.overlap";
+    if settings.iter().any(|setting| setting.key.toml == "control.mode") {
+        return;
+    }
+    if let Some((overlap, _)) = values.get(OVERLAP) {
+        let mode = if overlap == &json!(0) { "sync" } else { "vlash" };
+        values.insert("control.mode", (json!(mode), Origin::Follows(OVERLAP)));
+    }
+}
+
 /// Gives keys that nobody set the value of the key that they follow.
-fn follow(values: &mut Values, vocabulary: Vocabulary) {
-    for key in keys::all() {
+fn follow(table: &Table, values: &mut Values, vocabulary: Vocabulary) {
+    for key in table.all() {
         let Default::Follows(other) = key.default_in(vocabulary) else { continue };
         if !matches!(values.get(key.toml), Some((_, Origin::Default))) {
             continue;

@@ -17,7 +17,7 @@ fn no_env(_: &str) -> Option<String> {
 fn resolve_text(vocabulary: Vocabulary, text: &str, arguments: &[String]) -> (Resolved, Vec<ConfigError>) {
     let file: Arc<str> = Arc::from("test");
     let node = read::parse(vocabulary, text, &file).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
-    layers(vocabulary, node, None, arguments, &no_env)
+    layers(&keys::TRAIN, vocabulary, node, None, arguments, &no_env)
 }
 
 fn argument(argument: String) -> (Values, Vec<Note>, Vec<ConfigError>) {
@@ -26,9 +26,9 @@ fn argument(argument: String) -> (Values, Vec<Note>, Vec<ConfigError>) {
     (resolved.values, resolved.notes, errors)
 }
 
-fn leaves(prefix: &str, tree: &Json, out: &mut BTreeSet<String>) {
+pub(super) fn leaves(prefix: &str, tree: &Json, out: &mut BTreeSet<String>) {
     match tree {
-        Json::Object(map) if prefix != "data.rename" => {
+        Json::Object(map) if !matches!(prefix, "data.rename" | "policy.cameras") => {
             for (key, value) in map {
                 let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
                 leaves(&path, value, out);
@@ -45,15 +45,22 @@ fn the_table_names_every_field_and_no_other() {
     let (resolved, errors) = resolve_text(Vocabulary::Toml, "[model]\npreset = \"tiny\"", &[]);
     assert_eq!(errors, []);
     let mut fields = BTreeSet::new();
-    leaves("", &serde_json::to_value(typed(&resolved.values).unwrap()).unwrap(), &mut fields);
-    let table: BTreeSet<String> = keys::all().filter(|key| key.is_field()).map(|key| key.toml.to_string()).collect();
+    leaves("", &serde_json::to_value(typed::<TrainConfig>(&resolved.values).unwrap()).unwrap(), &mut fields);
+    let table: BTreeSet<String> =
+        keys::TRAIN.all().filter(|key| key.is_field()).map(|key| key.toml.to_string()).collect();
     assert_eq!(fields, table);
 }
 
 #[test]
 fn names_are_unique_and_rows_complete() {
+    for table in [&keys::TRAIN, &keys::RUN] {
+        rows_of(table);
+    }
+}
+
+fn rows_of(table: &Table) {
     let mut seen = BTreeSet::new();
-    for key in keys::all() {
+    for key in table.all() {
         assert!(key.is_field() || !key.yaml.is_empty());
         for name in [key.toml].into_iter().filter(|name| !name.is_empty()).chain(key.yaml.iter().map(|a| a.path)) {
             assert!(seen.insert(name), "{name} is listed twice");
@@ -68,17 +75,22 @@ fn names_are_unique_and_rows_complete() {
 
 #[test]
 fn every_default_is_a_value_of_its_key() {
-    for key in keys::all().filter(|key| key.is_field()) {
+    for (table, key) in
+        [&keys::TRAIN, &keys::RUN].into_iter().flat_map(|table| table.all().map(move |key| (table, key)))
+    {
+        if !key.is_field() {
+            continue;
+        }
         for default in [key.default_in(Vocabulary::Toml), key.default_in(Vocabulary::Yaml)] {
             match default {
                 Default::Is(text) => readable(key, text),
-                Default::Follows(other) => assert!(keys::field(other).is_some(), "{}", key.toml),
+                Default::Follows(other) => assert!(table.field(other).is_some(), "{}", key.toml),
                 Default::Absent => {}
             }
         }
     }
     for (toml, text) in keys::SMALL.iter().chain(keys::TINY).chain(keys::NO_OPTIM_PRESET) {
-        readable(keys::field(toml).unwrap_or_else(|| panic!("{toml}")), text);
+        readable(keys::TRAIN.field(toml).unwrap_or_else(|| panic!("{toml}")), text);
     }
 }
 
@@ -88,7 +100,7 @@ fn readable(key: &Key, text: &str) {
 }
 
 /// A value of the kind other than `now`, as an argument.
-fn another(kind: &Kind, now: &Json) -> String {
+pub(super) fn another(kind: &Kind, now: &Json) -> String {
     match kind {
         Kind::Switch => (now != &Json::Bool(true)).to_string(),
         Kind::Count { .. } => (now.as_u64().unwrap_or(4) + 1).to_string(),
@@ -104,13 +116,14 @@ fn another(kind: &Kind, now: &Json) -> String {
         Kind::Reals2(_) => "[0.5, 0.25]".into(),
         Kind::Counts2 => "[28, 28]".into(),
         Kind::Renames => "{a: b}".into(),
+        Kind::CountOr(_) => (now.as_u64().unwrap_or(4) + 1).to_string(),
         Kind::Anything => "1".into(),
     }
 }
 
 #[test]
 fn every_acting_key_changes_exactly_its_field_under_each_of_its_names() {
-    for key in keys::all().filter(|key| matches!(key.effect, Effect::Acts)) {
+    for key in keys::TRAIN.all().filter(|key| matches!(key.effect, Effect::Acts)) {
         let names = key.names(Vocabulary::Toml).chain(key.names(Vocabulary::Yaml));
         for alias in names {
             let (before, _, _) = argument("seed=1000".into());
@@ -124,7 +137,7 @@ fn every_acting_key_changes_exactly_its_field_under_each_of_its_names() {
             assert_eq!(errors, [], "{}", alias.path);
             assert_ne!(&after.get(key.toml).unwrap().0, now, "{}={value}", alias.path);
             let follows =
-                |other: &str| matches!(keys::field(other).unwrap().default, Default::Follows(k) if k == key.toml);
+                |other: &str| matches!(keys::TRAIN.field(other).unwrap().default, Default::Follows(k) if k == key.toml);
             let implied = |other: &str| {
                 other == "optim.preset"
                     || key.toml == "optim.preset"
@@ -139,20 +152,25 @@ fn every_acting_key_changes_exactly_its_field_under_each_of_its_names() {
                     alias.path
                 );
             }
-            assert_ne!(typed(&after).unwrap(), typed(&before).unwrap(), "{}", alias.path);
+            assert_ne!(typed::<TrainConfig>(&after).unwrap(), typed::<TrainConfig>(&before).unwrap(), "{}", alias.path);
         }
     }
 }
 
 #[test]
 fn keys_without_effect_are_listed_once_and_change_nothing() {
-    for key in keys::all() {
+    for key in keys::TRAIN.all() {
         let Effect::Nothing(why) = key.effect else { continue };
         for alias in key.yaml {
             let value = if key.is_field() { "pyav" } else { "1" };
             let (after, notes, errors) = argument(format!("{}={value}", alias.path));
             assert_eq!(errors, [], "{}", alias.path);
-            assert_eq!(typed(&after).unwrap(), typed(&argument("seed=1000".into()).0).unwrap(), "{}", alias.path);
+            assert_eq!(
+                typed::<TrainConfig>(&after).unwrap(),
+                typed::<TrainConfig>(&argument("seed=1000".into()).0).unwrap(),
+                "{}",
+                alias.path
+            );
             let texts: Vec<&str> = notes.iter().map(|note| note.text.as_str()).collect();
             assert_eq!(texts, [format!("{} has no effect: {why}", alias.path)]);
         }
@@ -161,7 +179,7 @@ fn keys_without_effect_are_listed_once_and_change_nothing() {
 
 #[test]
 fn keys_of_which_only_some_values_are_true_refuse_the_others() {
-    for key in keys::all() {
+    for key in keys::TRAIN.all() {
         let Effect::Only { values, why } = key.effect else { continue };
         for alias in key.yaml {
             for value in values {
@@ -181,10 +199,10 @@ fn of_two_optimizer_blocks_the_preset_chooses_and_the_other_is_noted() {
         let (resolved, errors) =
             resolve_text(Vocabulary::Yaml, &format!("{block}use_policy_training_preset: {preset}"), &[]);
         assert_eq!((errors, resolved.errors), (vec![], vec![]));
-        assert_eq!(typed(&resolved.values).unwrap().optim.lr, lr);
+        assert_eq!(typed::<TrainConfig>(&resolved.values).unwrap().optim.lr, lr);
         assert!(resolved.notes.iter().any(|note| note.text.starts_with(&format!("{noted} has no effect"))));
     }
-    let aliases = keys::field("optim.lr").unwrap().yaml;
+    let aliases = keys::TRAIN.field("optim.lr").unwrap().yaml;
     assert_eq!(aliases.iter().map(|alias| alias.when).collect::<Vec<_>>(), [When::NoPreset, When::Preset]);
 }
 
@@ -211,7 +229,7 @@ fn the_clip_of_a_silent_file_follows_the_backend() {
     let clip = |backend: Option<&str>, text: &str| {
         let node = read::parse(Vocabulary::Yaml, text, &Arc::from("test")).unwrap();
         let env = |name: &str| backend.filter(|_| name == "TRAIN_BACKEND").map(String::from);
-        let (resolved, _) = layers(Vocabulary::Yaml, node, None, &[], &env);
+        let (resolved, _) = layers(&keys::TRAIN, Vocabulary::Yaml, node, None, &[], &env);
         let (json, origin) = resolved.values.get("optim.grad_clip_norm").unwrap().clone();
         (json.as_f64().unwrap(), origin.to_string())
     };
@@ -229,17 +247,17 @@ fn variables_expand_where_a_value_is_used() {
         "dataset: {repo_id: \"${REPO}\", root: \"${ROOT:-/data}\"}\nbatch_size: ${BATCH:-4}\nmodel: {preset: tiny}";
     let node = || read::parse(Vocabulary::Yaml, text, &Arc::from("a.yaml")).unwrap();
     let env = |name: &str| (name == "REPO").then(|| "lab/pick".to_string());
-    let (resolved, _) = layers(Vocabulary::Yaml, node(), None, &[], &env);
-    let config = typed(&resolved.values).unwrap();
+    let (resolved, _) = layers(&keys::TRAIN, Vocabulary::Yaml, node(), None, &[], &env);
+    let config = typed::<TrainConfig>(&resolved.values).unwrap();
     assert_eq!(config.data.repo.as_deref(), Some("lab/pick"));
     assert_eq!((config.data.root, config.train.batch_size), (Some("/data".into()), 4));
 
-    let (resolved, _) = layers(Vocabulary::Yaml, node(), None, &[], &no_env);
+    let (resolved, _) = layers(&keys::TRAIN, Vocabulary::Yaml, node(), None, &[], &no_env);
     assert_eq!(
         resolved.errors[0].to_string(),
         "a.yaml:1:20: dataset.repo_id: the environment variable REPO is not set; type: export REPO=…  (or write ${REPO:-default})"
     );
-    let (resolved, _) = layers(Vocabulary::Yaml, node(), None, &["data.repo=x".into()], &no_env);
+    let (resolved, _) = layers(&keys::TRAIN, Vocabulary::Yaml, node(), None, &["data.repo=x".into()], &no_env);
     assert_eq!(resolved.errors, []);
 }
 
@@ -250,7 +268,7 @@ fn anchors_and_merge_keys_of_yaml_are_followed() {
     assert_eq!((errors, resolved.errors), (vec![], vec![]));
     let merged = "eval: &e {lr: 3e-4, eps: 1e-7}\nuse_policy_training_preset: false\noptimizer: {<<: *e, lr: 1e-4}\n";
     let (resolved, _) = resolve_text(Vocabulary::Yaml, merged, &[]);
-    let config = typed(&resolved.values).unwrap();
+    let config = typed::<TrainConfig>(&resolved.values).unwrap();
     assert_eq!((config.optim.lr, config.optim.eps), (1e-4, 1e-7));
 }
 
@@ -278,7 +296,7 @@ fn the_reference_file_is_not_stale() {
     let (from_file, errors) = resolve_text(Vocabulary::Toml, &reference, &[]);
     assert_eq!(errors, []);
     let (defaults, _) = resolve_text(Vocabulary::Toml, "[model]", &[]);
-    assert_eq!(typed(&from_file.values).unwrap(), typed(&defaults.values).unwrap());
+    assert_eq!(typed::<TrainConfig>(&from_file.values).unwrap(), typed::<TrainConfig>(&defaults.values).unwrap());
 }
 
 #[test]
@@ -366,9 +384,9 @@ proptest! {
     fn no_text_is_a_panic(text in any_text(), argument in any_text()) {
         for vocabulary in [Vocabulary::Toml, Vocabulary::Yaml] {
             if let Ok(node) = read::parse(vocabulary, &text, &Arc::from("any")) {
-                let (resolved, errors) = layers(vocabulary, node, None, std::slice::from_ref(&argument), &no_env);
+                let (resolved, errors) = layers(&keys::TRAIN, vocabulary, node, None, std::slice::from_ref(&argument), &no_env);
                 // What resolves must fit the types, also beside errors.
-                prop_assert!(typed(&resolved.values).is_ok());
+                prop_assert!(typed::<TrainConfig>(&resolved.values).is_ok());
                 for error in errors.iter().chain(&resolved.errors) {
                     prop_assert!(!error.to_string().contains('\n'), "{error}");
                 }
@@ -390,15 +408,15 @@ proptest! {
         loaded.value.run.seed = seed;
         let (resolved, errors) = resolve_text(Vocabulary::Toml, &print::resolved(&loaded), &[]);
         prop_assert!(errors.is_empty() && resolved.errors.is_empty(), "{errors:?} {:?}", resolved.errors);
-        prop_assert_eq!(typed(&resolved.values).unwrap(), loaded.value);
+        prop_assert_eq!(typed::<TrainConfig>(&resolved.values).unwrap(), loaded.value);
     }
 
     #[test]
     fn no_value_of_a_key_is_a_panic(index in 0usize..200, value in any_text()) {
-        let key = keys::all().nth(index % keys::all().count()).unwrap();
+        let key = keys::TRAIN.all().nth(index % keys::TRAIN.all().count()).unwrap();
         let name = key.name(Vocabulary::Yaml);
         let (resolved, _) = resolve_text(Vocabulary::Yaml, "{}", &[format!("{name}={value}")]);
-        prop_assert!(typed(&resolved.values).is_ok());
+        prop_assert!(typed::<TrainConfig>(&resolved.values).is_ok());
     }
 }
 

@@ -48,6 +48,12 @@ fn typed(kind: &Kind, node: &Node, example: &str) -> Result<Json, Wrong> {
         Kind::Reals2(range) => pair(node, example, |item| real(item, range, "0.9")),
         Kind::Counts2 => pair(node, example, |item| count(item, 1, "224")),
         Kind::Renames => renames(node),
+        Kind::CountOr(word) => match &node.value {
+            Value::Scalar { text, .. } if text.trim().eq_ignore_ascii_case(word) => Ok(json!(word)),
+            _ => count(node, 0, "4")
+                .map(Json::from)
+                .map_err(|(place, problem)| (place, format!("{problem} nor \"{word}\""))),
+        },
         Kind::Anything => Ok(Json::Null),
     }
 }

@@ -11,6 +11,7 @@ pub mod loaded;
 mod loaded_tests;
 pub mod metrics;
 pub mod policy;
+pub mod report;
 pub mod scheduler;
 pub mod telemetry;
 pub mod watchdog;

@@ -1,6 +1,6 @@
-//! The table of every configuration key: its names in both vocabularies, type, defaults, effect, and what it does.
+//! The tables of every configuration key: its names in both vocabularies, type, defaults, effect, and what it does.
 //!
-//! Reading, printing, the reference file and the tests all run over this table; a key exists by having a row.
+//! Reading, printing, the reference files and the tests all run over these tables; a key exists by having a row.
 //! Names and defaults of the predecessors: VLASH, VLASH-Forge and LeRobot 0.4 (`draccus` YAML).
 
 use super::Vocabulary;
@@ -9,13 +9,14 @@ mod adapter;
 mod data;
 mod model;
 mod optim;
+mod rollout;
 mod run;
 mod step;
 
 /// One key.
 #[derive(Debug)]
 pub(crate) struct Key {
-    /// Our name, which is also the path of the field in `TrainConfig`; empty: only the predecessors have this key.
+    /// Our name, which is also the path of the field in `TrainConfig` or `RunConfig`; empty: only the predecessors have this key.
     pub toml: &'static str,
     /// The predecessors' names; empty: a YAML file uses our name.
     pub yaml: &'static [Alias],
@@ -84,6 +85,8 @@ pub(crate) enum Kind {
     Counts2,
     /// Name to name.
     Renames,
+    /// A whole number, or this word.
+    CountOr(&'static str),
     /// Not looked at.
     Anything,
 }
@@ -217,25 +220,56 @@ const fn without_preset(path: &'static str) -> Alias {
     Alias { path, meaning: Meaning::Same, when: When::NoPreset }
 }
 
-/// Every key, section by section.
-pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
-    [model::KEYS, data::KEYS, run::KEYS, step::KEYS, optim::KEYS, adapter::KEYS, run::OUTPUT].into_iter().flatten()
+/// The keys of one kind of configuration.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// What the configuration is of, for the head of its reference.
+    pub of: &'static str,
+    /// A setting, to show how settings are written: a field, and a value.
+    pub example: (&'static str, &'static str),
+    sections: &'static [&'static [Key]],
 }
 
-/// The key of that name in that vocabulary.
-pub(crate) fn find(vocabulary: Vocabulary, path: &str) -> Option<(&'static Key, Alias)> {
-    all().find_map(|key| Some((key, key.names(vocabulary).find(|name| name.path == path)?)))
-}
+/// What `vlash train` goes by.
+pub(crate) static TRAIN: Table = Table {
+    of: "training",
+    example: ("train.steps", "500"),
+    sections: &[model::KEYS, data::KEYS, run::KEYS, step::KEYS, optim::KEYS, adapter::KEYS, run::OUTPUT],
+};
 
-/// The key whose value stands in this field of the configuration.
-pub(crate) fn field(toml: &str) -> Option<&'static Key> {
-    all().find(|key| key.toml == toml && key.is_field())
-}
+/// What `vlash run` goes by.
+pub(crate) static RUN: Table = Table {
+    of: "rollout",
+    example: ("control.duration_s", "60"),
+    sections: &[rollout::KEYS, rollout::CONTROL, rollout::OUTPUT],
+};
 
-/// Whether keys of this vocabulary stand below `path`.
-pub(crate) fn is_section(vocabulary: Vocabulary, path: &str) -> bool {
-    let below = |name: Alias| name.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-    all().any(|key| key.names(vocabulary).any(below))
+impl Table {
+    /// Every key, section by section.
+    pub fn all(&self) -> impl Iterator<Item = &'static Key> + use<> {
+        self.sections.iter().copied().flatten()
+    }
+
+    /// The key of that name in that vocabulary.
+    pub fn find(&self, vocabulary: Vocabulary, path: &str) -> Option<(&'static Key, Alias)> {
+        self.all().find_map(|key| Some((key, key.names(vocabulary).find(|name| name.path == path)?)))
+    }
+
+    /// The key whose value stands in this field of the configuration.
+    pub fn field(&self, toml: &str) -> Option<&'static Key> {
+        self.all().find(|key| key.toml == toml && key.is_field())
+    }
+
+    /// What a message in this vocabulary calls that field.
+    pub fn name(&self, vocabulary: Vocabulary, toml: &str) -> &'static str {
+        self.field(toml).map_or("", |key| key.name(vocabulary))
+    }
+
+    /// Whether keys of this vocabulary stand below `path`.
+    pub fn is_section(&self, vocabulary: Vocabulary, path: &str) -> bool {
+        let below = |name: Alias| name.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+        self.all().any(|key| key.names(vocabulary).any(below))
+    }
 }
 
 /// What a size of `model.preset` sets where nothing else does, beside its name.

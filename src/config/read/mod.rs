@@ -57,7 +57,7 @@ pub(crate) fn file(path: &Path) -> Result<(Vocabulary, Node), ConfigErrors> {
 pub(crate) fn parse(vocabulary: Vocabulary, text: &str, file: &Arc<str>) -> Result<Node, Vec<ConfigError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
-        let message = "the file is empty; copy one of configs/train/ to start from";
+        let message = "the file is empty; copy one below configs/ to start from";
         return Err(vec![ConfigError::at(&Place::File(file.clone()), message)]);
     }
     match vocabulary {

@@ -3,8 +3,10 @@
 //! The task is to pick the ball and to place it on the pedestal of its colour. Everything is a function of a seed; the
 //! world moves on a virtual clock or in real time.
 
+mod arm;
 pub mod dimensions;
 pub mod expert;
+pub mod fault;
 pub mod ik;
 pub mod motion;
 pub mod perturbation;
@@ -13,6 +15,7 @@ pub mod scene;
 pub mod snapshot;
 pub mod world;
 
+pub use arm::{Judge, SimRobot};
 pub use expert::Expert;
 pub use perturbation::Perturbation;
 pub use scene::{Setup, Variant};

@@ -1,0 +1,266 @@
+//! The tabletop as a [`Robot`]: commands move the world as time passes, cameras have threads of their own.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::fault::{Broken, Fault};
+use super::ik::HOME;
+use super::render::{Camera, render};
+use super::world::FPS;
+use super::{IMAGE_SIZE, JOINT_NAMES, Outcome, ROBOT_TYPE, Setup, World};
+use crate::dataset::frame::RgbFrame;
+use crate::robot::clock::Clock;
+use crate::robot::{CameraFeature, Exit, Features, Frame, JointState, Limits, Robot, RobotError};
+
+/// A pause of the commands is made up for by at most so many ticks of the world.
+const MOST_TICKS: u64 = 90;
+/// Ticks that the move to rest takes at most.
+const REST_TICKS: usize = 90;
+
+/// One episode's simulated arm. On a monotonic clock its cameras are threads; on a virtual one an image is drawn when it is
+/// looked at.
+pub struct SimRobot {
+    features: Features,
+    limits: Limits,
+    clock: Clock,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    state: State,
+    /// What is commanded.
+    command: [f32; 7],
+    frozen: Option<Vec<f32>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Disconnected,
+    Connected,
+    EmergencyStopped,
+}
+
+struct Shared {
+    world: Mutex<Table>,
+    newest: [Mutex<Option<Frame>>; 2],
+    faults: Vec<Fault>,
+    over: AtomicBool,
+}
+
+struct Table {
+    world: World,
+    ticks: u64,
+    /// When the first command came.
+    begun: Option<Duration>,
+}
+
+impl Shared {
+    /// A panic of a camera's thread leaves the world sound: it only looks.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_there(&self, broken: Broken, begun: Option<Duration>, now: Duration) -> bool {
+        let since = begun.map(|begun| now.saturating_sub(begun));
+        let there = |fault: &Fault| fault.broken == broken && since.is_some_and(|since| fault.is_there(since));
+        self.faults.iter().any(there)
+    }
+
+    /// Takes an image of what is there now.
+    fn capture(&self, slot: usize, camera: Camera, clock: &Clock) {
+        let (snapshot, begun, captured) = {
+            let table = self.table();
+            (table.world.snapshot(), table.begun, clock.now())
+        };
+        let is = |broken| self.is_there(broken, begun, captured);
+        let Some(mailbox) = self.newest.get(slot) else { return };
+        let before = mailbox.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if is(Broken::Stalled(camera)) {
+            return;
+        }
+        let sequence = before.as_ref().map_or(0, |frame| frame.sequence + 1);
+        let image = match before {
+            Some(frame) if is(Broken::Frozen(camera)) => frame.image,
+            _ if is(Broken::Black(camera)) => {
+                Arc::new(RgbFrame { height: IMAGE_SIZE, width: IMAGE_SIZE, data: vec![0; 3 * IMAGE_SIZE * IMAGE_SIZE] })
+            }
+            _ => Arc::new(render(&snapshot, camera, IMAGE_SIZE)),
+        };
+        *mailbox.lock().unwrap_or_else(PoisonError::into_inner) = Some(Frame { captured, sequence, image });
+    }
+}
+
+/// Tells how the task stands, beside the robot that is at it.
+#[derive(Clone)]
+pub struct Judge(Arc<Shared>);
+
+impl Judge {
+    /// Facts of the physics, and the same in words.
+    pub fn look(&self) -> (Outcome, &'static str) {
+        let table = self.0.table();
+        (table.world.outcome(), table.world.progress())
+    }
+}
+
+impl SimRobot {
+    /// The scene of `setup`. Times are of `clock`.
+    pub fn new(setup: &Setup, clock: &Clock, faults: &[Fault]) -> SimRobot {
+        let world = World::new(setup);
+        let camera =
+            |camera: Camera| CameraFeature { name: camera.name().into(), height: IMAGE_SIZE, width: IMAGE_SIZE };
+        SimRobot {
+            features: Features {
+                robot_type: ROBOT_TYPE.into(),
+                joints: JOINT_NAMES.map(String::from).to_vec(),
+                cameras: Camera::ALL.map(camera).to_vec(),
+            },
+            limits: Limits::piper(),
+            clock: clock.clone(),
+            command: world.joints(),
+            shared: Arc::new(Shared {
+                world: Mutex::new(Table { world, ticks: 0, begun: None }),
+                newest: Default::default(),
+                faults: faults.to_vec(),
+                over: AtomicBool::new(false),
+            }),
+            threads: Vec::new(),
+            state: State::Disconnected,
+            frozen: None,
+        }
+    }
+
+    /// Who tells how the task stands.
+    pub fn judge(&self) -> Judge {
+        Judge(Arc::clone(&self.shared))
+    }
+
+    fn film(&mut self) -> Result<(), RobotError> {
+        for (slot, camera) in Camera::ALL.into_iter().enumerate() {
+            self.shared.capture(slot, camera, &self.clock);
+            if matches!(self.clock, Clock::Virtual(_)) {
+                continue;
+            }
+            let (shared, clock) = (Arc::clone(&self.shared), self.clock.clone());
+            let filming = move || {
+                let mut next = clock.now();
+                while !shared.over.load(Ordering::Relaxed) {
+                    next += Duration::from_secs_f64(1.0 / FPS);
+                    std::thread::sleep(next.saturating_sub(clock.now()));
+                    shared.capture(slot, camera, &clock);
+                }
+            };
+            let thread = std::thread::Builder::new().name(format!("camera {}", camera.name())).spawn(filming);
+            self.threads.push(thread.map_err(|error| RobotError::Fault {
+                robot: ROBOT_TYPE.into(),
+                found: format!("camera {} cannot start: {error}", camera.name()),
+                hint: None,
+            })?);
+        }
+        Ok(())
+    }
+
+    fn end_cameras(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic of its own is in the log; there is nothing to mend.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for SimRobot {
+    fn drop(&mut self) {
+        self.end_cameras();
+    }
+}
+
+impl Robot for SimRobot {
+    fn features(&self) -> &Features {
+        &self.features
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn connect(&mut self) -> Result<(), RobotError> {
+        if self.state == State::Disconnected {
+            self.shared.over.store(false, Ordering::Relaxed);
+            self.film()?;
+        }
+        self.command = self.shared.table().world.joints();
+        self.state = State::Connected;
+        Ok(())
+    }
+
+    fn read(&mut self, state: &mut JointState) -> Result<(), RobotError> {
+        let now = self.clock.now();
+        let table = self.shared.table();
+        let joints = table.world.joints();
+        let begun = table.begun;
+        drop(table);
+        state.positions.clear();
+        if self.shared.is_there(Broken::Feedback, begun, now) {
+            state.positions.extend_from_slice(self.frozen.get_or_insert_with(|| joints.to_vec()));
+        } else {
+            self.frozen = None;
+            state.positions.extend_from_slice(&joints);
+        }
+        state.captured = now;
+        Ok(())
+    }
+
+    fn frames(&mut self, frames: &mut Vec<Option<Frame>>) {
+        if matches!(self.clock, Clock::Virtual(_)) && self.state != State::Disconnected {
+            for (slot, camera) in Camera::ALL.into_iter().enumerate() {
+                self.shared.capture(slot, camera, &self.clock);
+            }
+        }
+        frames.clear();
+        let newest = self.shared.newest.iter().map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        frames.extend(newest);
+    }
+
+    /// Moves the world on: a tick of it for each thirtieth of a second since the first command.
+    fn send(&mut self, command: &[f32]) -> Result<(), RobotError> {
+        if self.state == State::Disconnected {
+            return Err(RobotError::State { robot: ROBOT_TYPE.into(), attempted: "move", found: "not connected" });
+        }
+        let wrong = RobotError::Width { robot: ROBOT_TYPE.into(), found: command.len(), expected: self.command.len() };
+        let command: [f32; 7] = command.try_into().map_err(|_| wrong)?;
+        if self.state == State::Connected {
+            self.command = command;
+        }
+        let now = self.clock.now();
+        let mut table = self.shared.table();
+        let begun = *table.begun.get_or_insert(now);
+        // The nearest tick, so that a command that is a little early or late moves the world by exactly one.
+        let due = (now.saturating_sub(begun).as_secs_f64() * FPS).round() as u64 + 1;
+        if due.saturating_sub(table.ticks) > MOST_TICKS {
+            table.ticks = due - MOST_TICKS;
+        }
+        while table.ticks < due {
+            table.world.step(&self.command);
+            table.ticks += 1;
+        }
+        Ok(())
+    }
+
+    fn emergency_stop(&mut self) -> Result<(), RobotError> {
+        self.command = self.shared.table().world.joints();
+        self.state = State::EmergencyStopped;
+        Ok(())
+    }
+
+    fn disconnect(&mut self, exit: Exit) -> Result<(), RobotError> {
+        if exit == Exit::Rest && self.state == State::Connected {
+            let mut rest = self.command;
+            rest.iter_mut().zip(HOME).for_each(|(joint, home)| *joint = home as f32);
+            let mut table = self.shared.table();
+            (0..REST_TICKS).for_each(|_| table.world.step(&rest));
+        }
+        self.end_cameras();
+        self.state = State::Disconnected;
+        Ok(())
+    }
+}
