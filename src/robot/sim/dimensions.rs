@@ -19,7 +19,7 @@ pub const PALM_LENGTH: f64 = 0.07;
 pub const FINGER_END: f64 = FLANGE_TO_TCP + 0.012;
 
 /// Half a finger's extent along x.
-pub const FINGER_HALF_WIDTH: f64 = 0.009;
+pub const FINGER_HALF_WIDTH: f64 = 0.013;
 
 /// A finger's extent along y, outwards from its inner face (which is half the opening away from the middle).
 pub const FINGER_THICKNESS: f64 = 0.01;

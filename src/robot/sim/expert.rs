@@ -64,8 +64,8 @@ fn carry(world: &World, hand: [f64; 3]) -> Goal {
     let top = world.goal();
     let rest = top[2] + BALL_RADIUS + 0.004;
     let away = aside(hand, top);
-    let height = rest + funnel(away, 0.006, CARRY);
-    let arrived = away < 0.008 && (hand[2] - rest).abs() < 0.006;
+    let height = rest + funnel(away, 0.008, CARRY);
+    let arrived = away < 0.012 && (hand[2] - rest).abs() < 0.007;
     // Sideways only once the ball is clear of what it stood on.
     let place = over([top[0], top[1], height], hand, away);
     Goal { place, lead: 0.0, opening: if arrived { GRIPPER_MAX } else { GRIP } }
@@ -82,14 +82,14 @@ fn pursue(world: &World, hand: [f64; 3], opening: f64) -> Goal {
     let rides = aside(ball, platform) < 0.06 && ball[2] < platform[2] + 2.0 * BALL_RADIUS;
     let velocity = if rides { world.platform_velocity() } else { 0.0 };
     let away = aside(hand, ball);
-    let grasped_at = away < 0.008 && (hand[2] - ball[2]).abs() < 0.008;
-    let closing = opening < GRIPPER_MAX - 0.004 && away < 0.014 && (hand[2] - ball[2]).abs() < 0.012;
+    let grasped_at = away < 0.01 && (hand[2] - ball[2]).abs() < 0.008;
+    let closing = opening < GRIPPER_MAX - 0.004 && away < 0.015 && (hand[2] - ball[2]).abs() < 0.013;
     if grasped_at || closing {
         return Goal { place: ball, lead: velocity, opening: GRIP };
     }
     // Fingers that are not open yet stay above the ball.
     let spread = ((GRIPPER_MAX - opening) / 0.02).clamp(0.0, 1.0) * APPROACH;
-    let height = ball[2] + funnel(away, 0.006, APPROACH).max(spread);
+    let height = ball[2] + funnel(away, 0.008, APPROACH).max(spread);
     Goal { place: over([ball[0], ball[1], height], hand, away), lead: velocity, opening: GRIPPER_MAX }
 }
 

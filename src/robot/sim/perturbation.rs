@@ -8,12 +8,18 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-/// Standard deviation of the noise a tick at level 1, by joint: radians. The gripper obeys.
+/// Standard deviation of the noise a tick at level 1, by joint: radians.
 const NOISE: [f32; 6] = [0.005, 0.004, 0.004, 0.003, 0.004, 0.003];
 /// Chance of a push in a tick at level 1, how long it lasts in ticks, and its strength a tick in radians.
 const PUSH_CHANCE: f64 = 1.0 / 45.0;
 const PUSH_TICKS: std::ops::Range<u32> = 3..8;
 const PUSH: [f32; 6] = [0.03, 0.025, 0.025, 0.008, 0.02, 0.008];
+
+/// Chance in a tick at level 1 that the fingers go somewhere else, for how long in ticks, and where to in metres: what
+/// closes without the ball has to open again, what lets go has to go back.
+const SLIP_CHANCE: f64 = 1.0 / 110.0;
+const SLIP_TICKS: std::ops::Range<u32> = 5..12;
+const SLIP: std::ops::Range<f32> = 0.03..0.07;
 
 /// A stream of disturbances.
 #[derive(Debug)]
@@ -22,13 +28,15 @@ pub struct Perturbation {
     level: f32,
     push: [f32; 6],
     left: u32,
+    /// Opening that the fingers go to, and for how many ticks.
+    slip: (f32, u32),
 }
 
 impl Perturbation {
     /// A function of the seed; `level` 0 disturbs nothing, 1 is what demonstrations are recorded with.
     pub fn new(seed: u64, level: f32) -> Perturbation {
         let random = crate::random::stream(seed, "sim/perturbation", &[]);
-        Perturbation { random, level, push: [0.0; 6], left: 0 }
+        Perturbation { random, level, push: [0.0; 6], left: 0, slip: (0.0, 0) }
     }
 
     /// What is executed instead of `command` in this tick.
@@ -46,6 +54,13 @@ impl Perturbation {
         for (joint, value) in executed.iter_mut().take(6).enumerate() {
             let noise: f32 = StandardNormal.sample(&mut self.random);
             *value += self.level * (NOISE[joint] * noise + pushing * self.push[joint]);
+        }
+        if self.slip.1 == 0 && self.random.random_bool((SLIP_CHANCE * f64::from(self.level)).min(1.0)) {
+            self.slip = (self.random.random_range(SLIP), self.random.random_range(SLIP_TICKS));
+        }
+        if self.slip.1 > 0 {
+            self.slip.1 -= 1;
+            executed[6] = self.slip.0;
         }
         executed
     }

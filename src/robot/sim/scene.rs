@@ -70,13 +70,13 @@ impl Scene {
         let look = look(&mut random);
         let mut between = |low: f64, high: f64| random.random_range(low..high);
         let platform = match setup.variant {
-            Variant::Static => [between(0.29, 0.39), between(-0.07, 0.07)],
-            Variant::Moving => [between(0.31, 0.39), between(-0.01, 0.01)],
+            Variant::Static => [between(0.30, 0.38), between(-0.06, 0.06)],
+            Variant::Moving => [between(0.31, 0.37), between(-0.01, 0.01)],
         };
-        let pedestals = [[between(0.22, 0.30), between(0.17, 0.24)], [between(0.22, 0.30), between(-0.24, -0.17)]];
+        let pedestals = [[between(0.23, 0.29), between(0.18, 0.23)], [between(0.23, 0.29), between(-0.23, -0.18)]];
         let ball = [between(-0.012, 0.012), between(-0.012, 0.012)];
         let phase = between(-1.0, 1.0);
-        let tcp = [between(0.24, 0.32), between(-0.06, 0.06), between(0.19, 0.25)];
+        let tcp = [between(0.24, 0.34), between(-0.12, 0.12), between(0.15, 0.23)];
         let heading = if between(0.0, 1.0) < 0.5 { -1 } else { 1 };
         let mut start = [0.0; 7];
         start[..6].copy_from_slice(&solve(tcp, &HOME));
@@ -99,8 +99,8 @@ fn look(random: &mut ChaCha8Rng) -> Look {
     let light = unit([around(0.3, 0.3), around(0.0, 0.4), 1.0]);
     let tint = around(0.0, 0.05);
     let table = [around(0.58, 0.06) + tint, around(0.52, 0.06) + tint, around(0.44, 0.06) + tint];
-    let tripod_shift = [around(0.0, 0.006), around(0.0, 0.006), around(0.0, 0.006)];
-    let tripod_turn = [around(0.0, 0.008), around(0.0, 0.008)];
+    let tripod_shift = [around(0.0, 0.002), around(0.0, 0.002), around(0.0, 0.002)];
+    let tripod_turn = [around(0.0, 0.003), around(0.0, 0.003)];
     Look { ball, pedestals, brightness, light, table, tripod_shift, tripod_turn }
 }
 

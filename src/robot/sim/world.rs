@@ -21,7 +21,7 @@ const BALL_MASS: f32 = 0.02;
 const RIM_HEIGHT: f64 = 0.004;
 const RIM_PARTS: usize = 16;
 /// A ball further from the fingers' middle than this (along their width) slips out, metres.
-const PAD: f64 = 0.012;
+const PAD: f64 = 0.014;
 /// Opening beyond the grip at which the ball is let go, metres.
 const LET_GO: f64 = 0.0015;
 /// The ball counts as resting below this speed, metres a second, for so many ticks.
@@ -200,6 +200,17 @@ impl World {
         [x, y, PEDESTAL_TOP]
     }
 
+    /// Whether the ball lies, let go, on the pedestal that it belongs on, at rest or not.
+    pub fn rests_on_goal(&self) -> bool {
+        self.held.is_none() && self.is_on(self.scene.pedestals[self.scene.goal()])
+    }
+
+    fn is_on(&self, top: [f64; 2]) -> bool {
+        let ball = self.ball();
+        let away = ((ball[0] - top[0]).powi(2) + (ball[1] - top[1]).powi(2)).sqrt();
+        away < PEDESTAL_RADIUS && (ball[2] - PEDESTAL_TOP - BALL_RADIUS).abs() < 0.006
+    }
+
     /// Whether the fingers hold the ball.
     pub fn is_held(&self) -> bool {
         self.held.is_some()
@@ -277,10 +288,6 @@ impl World {
         let still = body.linvel().length() < RESTING + self.platform_velocity().abs() as f32;
         self.rested = if still && self.held.is_none() { self.rested + 1 } else { 0 };
         let ball = self.ball();
-        let on = |top: [f64; 2]| {
-            let away = ((ball[0] - top[0]).powi(2) + (ball[1] - top[1]).powi(2)).sqrt();
-            away < PEDESTAL_RADIUS && (ball[2] - PEDESTAL_TOP - BALL_RADIUS).abs() < 0.006
-        };
         let goal = self.scene.goal();
         let rests = self.rested >= REST_TICKS && !self.touches(0) && !self.touches(1);
         let reach = (ball[0] * ball[0] + ball[1] * ball[1]).sqrt();
@@ -288,9 +295,9 @@ impl World {
             self.outcome
         } else if ball[2] < -0.05 || !(0.16..0.5).contains(&reach) {
             Outcome::Lost
-        } else if rests && on(self.scene.pedestals[goal]) {
+        } else if rests && self.is_on(self.scene.pedestals[goal]) {
             Outcome::Placed { seconds: self.time() }
-        } else if rests && on(self.scene.pedestals[1 - goal]) {
+        } else if rests && self.is_on(self.scene.pedestals[1 - goal]) {
             Outcome::WrongPedestal
         } else {
             Outcome::Running
