@@ -107,7 +107,8 @@ pub enum Event {
     Spliced { chunk: u64, row: usize, late: u64, standstill: bool },
     /// It was not there at its planned tick.
     Missed { chunk: u64 },
-    /// It came `late` ticks after the planned one: as many as a chunk is executed for.
+    /// It came `late` ticks after the planned one, as many as a chunk is executed for, or the arm has been commanded past its
+    /// last action.
     Discarded { chunk: u64, late: u64 },
 }
 
