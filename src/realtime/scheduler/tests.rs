@@ -109,8 +109,11 @@ fn the_timeline_of_the_paper() {
     assert_eq!(told, [(0, None, MEASURED), (5, Some(8), value(1, 7)), (13, Some(16), value(2, 7))]);
 }
 
+/// Chunk and index by tick; launches by tick, with the state told unless measured.
+type Schedule = (Vec<(u64, usize)>, Vec<(usize, Option<f32>)>);
+
 /// VLASH's manager: launch at `i == n − overlap` with the chunk's last action as state, switch at the wrap.
-fn manager(n: usize, overlap: usize, ticks: usize) -> (Vec<(u64, usize)>, Vec<(usize, Option<f32>)>) {
+fn manager(n: usize, overlap: usize, ticks: usize) -> Schedule {
     let (mut current, mut next, mut i, mut launched) = (0u64, None, 0, 0);
     let (mut sent, mut launches) = (Vec::new(), Vec::new());
     for tick in 0..ticks {
