@@ -57,7 +57,7 @@ fn play(settings: Settings, latencies: &[(usize, bool)], ticks: usize, modes: &[
             assert!(working.is_none(), "one inference at a time");
             let (latency, ok) = latencies[(launch.chunk as usize - 1) % latencies.len()];
             working = Some((launch.chunk, tick + latency, ok));
-            play.launches.push((launch, scheduler.mode));
+            play.launches.push((launch, scheduler.launched_as));
         }
         report(&mut scheduler, &mut working);
         let sent = match scheduler.command() {
