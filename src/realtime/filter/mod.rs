@@ -252,7 +252,7 @@ fn advance(joints: &mut [Joint], target: Option<&[f32]>) -> u32 {
 }
 
 impl Foresight for SafetyFilter {
-    fn foresee<'a>(&mut self, targets: &mut dyn Iterator<Item = Option<&'a [f32]>>, state: &mut [f32]) {
+    fn foresee(&mut self, targets: &mut dyn Iterator<Item = Option<&[f32]>>, state: &mut [f32]) {
         self.ahead.clone_from(&self.joints);
         for target in targets {
             let valid = target.filter(|target| usable(target, self.joints.len()));

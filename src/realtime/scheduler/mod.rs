@@ -36,7 +36,7 @@ use super::policy::{Continuity, Leftover};
 /// What will really leave when targets are given: the safety filter, as the scheduler looks ahead through it.
 pub trait Foresight {
     /// The last command, in `state`, after `targets` were given one a tick from now on (none: hold).
-    fn foresee<'a>(&mut self, targets: &mut dyn Iterator<Item = Option<&'a [f32]>>, state: &mut [f32]);
+    fn foresee(&mut self, targets: &mut dyn Iterator<Item = Option<&[f32]>>, state: &mut [f32]);
 }
 
 /// Targets leave as they are.
@@ -47,7 +47,7 @@ pub struct Unfiltered {
 }
 
 impl Foresight for Unfiltered {
-    fn foresee<'a>(&mut self, targets: &mut dyn Iterator<Item = Option<&'a [f32]>>, state: &mut [f32]) {
+    fn foresee(&mut self, targets: &mut dyn Iterator<Item = Option<&[f32]>>, state: &mut [f32]) {
         let last = targets.fold(None, |last, target| target.or(last)).unwrap_or(&self.last);
         state.iter_mut().zip(last).for_each(|(state, last)| *state = *last);
     }
@@ -107,7 +107,8 @@ pub enum Event {
     Spliced { chunk: u64, row: usize, late: u64, standstill: bool },
     /// It was not there at its planned tick.
     Missed { chunk: u64 },
-    /// It came `late` ticks after the planned one: as many as a chunk is executed for.
+    /// It came `late` ticks after the planned one, as many as a chunk is executed for, or the arm has been commanded past its
+    /// last action.
     Discarded { chunk: u64, late: u64 },
 }
 
@@ -133,8 +134,9 @@ struct Flight {
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     settings: Settings,
+    /// Of the chunk that is launched next, and of the last that was.
     mode: Mode,
-    wanted: Mode,
+    launched_as: Mode,
     now: u64,
     launches: u64,
     current: Chunk,
@@ -155,7 +157,7 @@ impl Scheduler {
         let chunk = Chunk::with_room(settings.horizon, settings.horizon_ticks(), settings.action_dim);
         let mut scheduler = Scheduler {
             mode: settings.mode,
-            wanted: settings.mode,
+            launched_as: settings.mode,
             now: 0,
             launches: 0,
             next: chunk.clone(),
@@ -177,7 +179,7 @@ impl Scheduler {
 
     /// Of the chunk that is launched next.
     pub fn mode(&self) -> Mode {
-        self.wanted
+        self.mode
     }
 
     /// The tick that comes next.
@@ -206,7 +208,7 @@ impl Scheduler {
 
     /// Another mode, from the next launch on: chunks that are there or on their way end as they began.
     pub fn set_mode(&mut self, mode: Mode) {
-        self.wanted = mode;
+        self.mode = mode;
     }
 
     /// Forgets every chunk and what is being inferred, because the arm was moved or held by someone else. Latencies stay.
@@ -248,11 +250,11 @@ impl Scheduler {
         if self.flight.is_some() {
             return None;
         }
-        self.mode = self.wanted;
+        self.launched_as = self.mode;
         self.overlap = self.planned_overlap();
         let remaining = self.current.remaining();
         let eager = self.settings.launch == LaunchAt::Eager;
-        let due = match self.mode {
+        let due = match self.launched_as {
             Mode::Sync => remaining == 0,
             _ if self.outrun => remaining == 0,
             _ => eager || remaining <= self.overlap,
@@ -272,7 +274,7 @@ impl Scheduler {
         };
         self.flight = Some(Flight {
             number: launch.chunk,
-            mode: self.mode,
+            mode: self.launched_as,
             launched: self.now,
             splice: launch.splice,
             since_launch: 0,
@@ -379,7 +381,7 @@ impl Scheduler {
             Overlap::Fixed(ticks) => ticks,
             Overlap::Measured { margin, first } => {
                 let now = if self.overlap == 0 { first } else { self.overlap };
-                self.latencies.overlap(now, margin, self.settings.fps, self.settings.largest_overlap(self.wanted))
+                self.latencies.overlap(now, margin, self.settings.fps, self.settings.largest_overlap(self.mode))
             }
         }
     }
@@ -387,7 +389,7 @@ impl Scheduler {
     /// The state that the policy is told.
     fn told(&self, measured: &[f32], standstill: bool, foresight: &mut dyn Foresight) -> Vec<f32> {
         let mut state = measured.to_vec();
-        if self.mode == Mode::Vlash && !standstill && self.overlap > 0 {
+        if self.launched_as == Mode::Vlash && !standstill && self.overlap > 0 {
             let continues = self.settings.miss == Miss::Continue;
             let current = &self.current;
             let rows = current.row..current.row + self.overlap;
@@ -399,7 +401,7 @@ impl Scheduler {
     }
 
     fn continuity(&self, standstill: bool) -> Continuity {
-        match self.mode {
+        match self.launched_as {
             Mode::Rtc if !standstill => Continuity::Rtc(self.settings.guidance),
             Mode::RtcTrained if !standstill => Continuity::Prefix,
             _ => Continuity::Free,
@@ -407,7 +409,7 @@ impl Scheduler {
     }
 
     fn leftover(&self, standstill: bool) -> Option<Leftover> {
-        let wanted = self.mode.counts_from_launch() && !standstill;
+        let wanted = self.launched_as.counts_from_launch() && !standstill;
         let speed = self.settings.speed;
         let delay = self.overlap * speed;
         wanted.then(|| Leftover { actions: self.current.left(speed, delay), delay })
