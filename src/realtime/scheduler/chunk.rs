@@ -1,11 +1,12 @@
 //! A chunk's actions by tick, in a buffer that is allocated once.
 
-/// The actions of one chunk, thinned to one a tick.
+/// The actions of one chunk: as the policy made them, and thinned to one a tick.
 #[derive(Debug, Clone)]
 pub(super) struct Chunk {
     pub(super) number: u64,
     /// The tick of its observation.
     pub(super) observed: u64,
+    steps: Vec<f32>,
     rows: Vec<f32>,
     width: usize,
     length: usize,
@@ -16,9 +17,18 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// An empty chunk with room for `length` rows of `width` values.
-    pub(super) fn with_room(length: usize, width: usize) -> Chunk {
-        Chunk { number: 0, observed: 0, rows: vec![0.0; length * width], width, length: 0, row: 0, end: 0 }
+    /// An empty chunk with room for `steps` actions of `width` values, executed in `length` rows.
+    pub(super) fn with_room(steps: usize, length: usize, width: usize) -> Chunk {
+        Chunk {
+            number: 0,
+            observed: 0,
+            steps: vec![0.0; steps * width],
+            rows: vec![0.0; length * width],
+            width,
+            length: 0,
+            row: 0,
+            end: 0,
+        }
     }
 
     /// Rows that it has.
@@ -43,6 +53,8 @@ impl Chunk {
     /// Takes every `speed`-th of `actions` (steps `speed` − 1, 2·`speed` − 1, …). Of a gripper the value is taken that is
     /// furthest from the one before, so that a grasp shorter than `speed` steps is not lost.
     pub(super) fn fill(&mut self, actions: &[f32], speed: usize, grippers: &[usize]) {
+        self.steps.clear();
+        self.steps.extend_from_slice(actions);
         let steps = actions.chunks_exact(self.width * speed);
         let mut before = actions.get(..self.width).unwrap_or_default();
         self.length = 0;
@@ -75,11 +87,12 @@ impl Chunk {
         }
     }
 
-    /// What is left, with the last row repeated until there are at least `least` rows.
-    pub(super) fn left(&self, least: usize) -> Vec<f32> {
-        let rows = self.rows.get(self.row * self.width..self.length * self.width).unwrap_or_default();
-        let mut left = rows.to_vec();
-        if let Some(last) = rows.chunks_exact(self.width).next_back() {
+    /// The policy's actions that are left at `speed` steps a row, with the last repeated until there are at least `least`.
+    pub(super) fn left(&self, speed: usize, least: usize) -> Vec<f32> {
+        let gone = self.row * speed * self.width;
+        let steps = self.steps.get(gone..).filter(|_| self.length > 0).unwrap_or_default();
+        let mut left = steps.to_vec();
+        if let Some(last) = steps.chunks_exact(self.width).next_back() {
             let missing = least.saturating_sub(left.len() / self.width);
             (0..missing).for_each(|_| left.extend_from_slice(last));
         }
@@ -93,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_short_grasp_survives_the_speed_up() {
-        let mut chunk = Chunk::with_room(3, 2);
+        let mut chunk = Chunk::with_room(9, 3, 2);
         // Joint 0 counts steps; the gripper is closed at step 3 only.
         let actions = [0.0, 1.0, 1.0, 1.0, 2.0, 1.0, 3.0, 0.0, 4.0, 1.0, 5.0, 1.0, 6.0, 1.0, 7.0, 1.0, 8.0, 1.0];
         chunk.fill(&actions, 3, &[1]);
@@ -105,18 +118,24 @@ mod tests {
 
     #[test]
     fn leftovers_hold_their_last_action() {
-        let mut chunk = Chunk::with_room(3, 1);
+        let mut chunk = Chunk::with_room(6, 3, 1);
         chunk.fill(&[1.0, 2.0, 3.0], 1, &[]);
         chunk.row = 1;
-        assert_eq!(chunk.left(4), [2.0, 3.0, 3.0, 3.0]);
-        assert_eq!(chunk.left(1), [2.0, 3.0]);
+        assert_eq!(chunk.left(1, 4), [2.0, 3.0, 3.0, 3.0]);
+        assert_eq!(chunk.left(1, 1), [2.0, 3.0]);
         chunk.row = 3;
-        assert!(chunk.left(4).is_empty());
+        assert!(chunk.left(1, 4).is_empty());
+        // At twice the speed a row is two of the policy's steps, which is what the next chunk has to fit.
+        chunk.fill(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, &[]);
+        chunk.row = 2;
+        assert_eq!((chunk.at(2), chunk.left(2, 3)), (Some(&[6.0][..]), vec![5.0, 6.0, 6.0]));
+        chunk.clear();
+        assert!(chunk.left(2, 3).is_empty());
     }
 
     #[test]
     fn the_old_chunk_fades_out_while_it_has_actions() {
-        let (mut old, mut new) = (Chunk::with_room(4, 1), Chunk::with_room(4, 1));
+        let (mut old, mut new) = (Chunk::with_room(4, 4, 1), Chunk::with_room(4, 4, 1));
         old.fill(&[0.0; 4], 1, &[]);
         new.fill(&[3.0; 4], 1, &[]);
         old.row = 3;

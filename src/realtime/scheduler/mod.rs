@@ -152,7 +152,7 @@ impl Scheduler {
     /// [`SettingsError`].
     pub fn new(settings: Settings) -> Result<Scheduler, SettingsError> {
         settings.validate()?;
-        let chunk = Chunk::with_room(settings.horizon_ticks(), settings.action_dim);
+        let chunk = Chunk::with_room(settings.horizon, settings.horizon_ticks(), settings.action_dim);
         let mut scheduler = Scheduler {
             mode: settings.mode,
             wanted: settings.mode,
@@ -213,11 +213,6 @@ impl Scheduler {
     pub fn reset(&mut self) {
         self.current.clear();
         self.flight = None;
-    }
-
-    /// Whether the worker owes a chunk, and since which tick.
-    pub fn waiting_since(&self) -> Option<u64> {
-        self.flight.as_ref().filter(|flight| !flight.arrived).map(|flight| flight.launched)
     }
 
     /// The chunk that `chunk` gave: `actions` are `[H, action_dim]` and finite. `latency` enters the estimate of the
@@ -413,7 +408,9 @@ impl Scheduler {
 
     fn leftover(&self, standstill: bool) -> Option<Leftover> {
         let wanted = self.mode.counts_from_launch() && !standstill;
-        wanted.then(|| Leftover { actions: self.current.left(self.overlap), delay: self.overlap })
+        let speed = self.settings.speed;
+        let delay = self.overlap * speed;
+        wanted.then(|| Leftover { actions: self.current.left(speed, delay), delay })
     }
 
     fn note(&mut self, event: Event) {

@@ -92,6 +92,7 @@ impl Telemetry {
             cameras: settings.hello.cameras.clone(),
             dropped: Arc::clone(&dropped),
             told: 0,
+            time: 0.0,
             flushed: Instant::now(),
             line: String::new(),
         };
@@ -161,6 +162,8 @@ struct Writer {
     cameras: Vec<String>,
     dropped: Arc<AtomicU64>,
     told: u64,
+    /// Of the last tick, seconds.
+    time: f64,
     flushed: Instant,
     line: String,
 }
@@ -185,7 +188,10 @@ impl Writer {
 
     fn write(&mut self, record: &Record) {
         let (message, kept) = match record {
-            Record::Tick(tick) => (Message::Tick(Tick::from(tick)), true),
+            Record::Tick(tick) => {
+                self.time = tick.time.as_secs_f64();
+                (Message::Tick(Tick::from(tick)), true)
+            }
             Record::Status(status) => (Message::Status(Status::from(status)), true),
             Record::Thumbnail(camera, frame) => {
                 let Some(name) = self.cameras.get(*camera).filter(|_| self.clients.any()) else { return };
@@ -225,7 +231,7 @@ impl Writer {
     fn give_up(&mut self, error: &std::io::Error) {
         self.file = None;
         let text = format!("{TELEMETRY_FILE} ends here: {error}");
-        let event = Message::Event { time: 0.0, level: Level::Warn, text };
+        let event = Message::Event { time: self.time, level: Level::Warn, text };
         self.clients.tell(&Arc::from(line(&event).as_str()));
     }
 
@@ -234,7 +240,7 @@ impl Writer {
         if dropped > self.told {
             let text = format!("{} telemetry records were dropped: the queue was full", dropped - self.told);
             self.told = dropped;
-            self.tell(&Message::Event { time: 0.0, level: Level::Warn, text }, true);
+            self.tell(&Message::Event { time: self.time, level: Level::Warn, text }, true);
         }
     }
 }

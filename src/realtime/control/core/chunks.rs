@@ -4,9 +4,9 @@ use std::mem;
 use std::time::Duration;
 
 use super::{Core, End, Rejected, Sent, largest_difference};
-use crate::realtime::filter::{FarStart, FilterError, Start};
+use crate::realtime::filter::{FarStart, FilterError, SafetyFilter, Start};
 use crate::realtime::policy::Request;
-use crate::realtime::scheduler::{Command, Event, Launch};
+use crate::realtime::scheduler::{Action, Command, Event, Launch};
 use crate::realtime::worker::{Inference, Reply};
 use crate::track::event::Level;
 use crate::track::telemetry::{Origin, Phase};
@@ -15,7 +15,6 @@ impl Core {
     /// Takes the chunk that is there, if there is one.
     pub(super) fn take(&mut self, now: Duration, inference: &mut dyn Inference) {
         let Some(Reply { chunk, result, latency }) = inference.poll() else { return };
-        let tick = self.scheduler.now();
         if chunk == self.flying.chunk {
             self.asked_at = None;
         }
@@ -40,7 +39,6 @@ impl Core {
                 self.tell_chunk(
                     chunk,
                     now,
-                    tick,
                     Phase::Arrived { latency_ms, preprocess_ms, prefix_ms, denoise_ms, copy_ms },
                 );
                 self.scheduler.arrive(chunk, &inferred.actions, Some(latency));
@@ -52,9 +50,9 @@ impl Core {
     fn reject(&mut self, now: Duration, chunk: u64, reason: String, actions: Vec<f32>) {
         self.recorder.rejected_chunk();
         self.scheduler.fail(chunk);
-        self.tell_chunk(chunk, now, self.scheduler.now(), Phase::Discarded { reason: reason.clone() });
+        self.tell_chunk(chunk, now, Phase::Discarded { reason: reason.clone() });
         self.say(now, Level::Error, format!("{reason}. Holding position."));
-        if let Some(request) = self.asked.take() {
+        if let Some(request) = self.asked.take_if(|_| chunk == self.flying.chunk) {
             self.rejected = Some(Rejected { chunk, request, actions, reason: reason.clone() });
         }
         if self.recorder.counted().rejected_chunks >= self.settings.rejects {
@@ -76,9 +74,9 @@ impl Core {
         self.flying.told.extend_from_slice(&request.state);
         self.asked_at = Some(now);
         self.asked = Some(request.clone());
-        let phase =
-            Phase::Launched { splice: launch.splice.unwrap_or(launch.tick), synchronous: launch.splice.is_none() };
-        self.tell_chunk(launch.chunk, now, launch.tick, phase);
+        let overlap = launch.splice.map_or(0, |splice| splice - launch.tick);
+        let phase = Phase::Launched { splice: self.number() + overlap, synchronous: launch.splice.is_none() };
+        self.tell_chunk(launch.chunk, now, phase);
         inference.request(launch.chunk, request);
     }
 
@@ -86,59 +84,45 @@ impl Core {
     pub(super) fn command(&mut self, now: Duration) -> Sent {
         self.scheduler.settle();
         self.note_events(now);
-        let command = self.scheduler.command();
-        let mut stop = None;
-        let sent = match command {
-            Command::Action(action) => {
-                let start = if mem::take(&mut self.starting) { self.filter.start(action.target) } else { Start::Near };
-                match start {
-                    Start::Far { joint, distance } => {
-                        stop = Some((joint, distance));
-                        self.approach = Some(action.target.to_vec());
-                        self.filter.apply(None);
-                        Sent::IDLE
-                    }
-                    Start::Near => {
-                        let passed = self.filter.apply(Some(action.target));
-                        if passed.refused {
-                            self.end.get_or_insert(End::Fault(format!(
-                                "an action of chunk {} is beyond the limits and is refused. Rollout stopped",
-                                action.chunk
-                            )));
-                        }
-                        let origin = if action.continued { Origin::Continued } else { Origin::Fresh };
-                        let action = (action.chunk, action.step as u32);
-                        Sent { origin: Some(origin), action: Some(action), clipped: passed.clipped, image_age: None }
-                    }
-                }
+        let acted = match self.scheduler.command() {
+            Command::Action(action) => act(&mut self.filter, action, mem::take(&mut self.starting)),
+            Command::Hold(_) => Acted::Held,
+            Command::Stop => Acted::Over("a chunk is late, and then the rollout is to stop".into()),
+        };
+        self.note_events(now);
+        let sent = match acted {
+            Acted::Sent(sent) => {
+                let captured = self.used.captured;
+                Sent { image_age: captured.map(|captured| now.saturating_sub(captured)), ..sent }
             }
-            Command::Hold(_) => {
+            Acted::Held => {
                 self.filter.apply(None);
                 Sent { origin: Some(Origin::Hold), ..Sent::IDLE }
             }
-            Command::Stop => {
+            Acted::Over(fault) => {
                 self.filter.apply(None);
-                self.end.get_or_insert(End::Fault("a chunk is late, and then the rollout is to stop".into()));
+                self.finish(End::Fault(fault));
                 Sent { origin: Some(Origin::Hold), ..Sent::IDLE }
+            }
+            Acted::Far { joint, distance, target } => {
+                self.filter.apply(None);
+                self.far_start(now, joint, distance, target);
+                Sent::IDLE
             }
         };
         self.continued = sent.origin == Some(Origin::Continued);
-        self.note_events(now);
-        if let Some((joint, distance)) = stop {
-            self.far_start(now, joint, distance);
-        }
-        let captured = self.used.captured.filter(|_| sent.action.is_some());
-        Sent { image_age: captured.map(|captured| now.saturating_sub(captured)), ..sent }
+        sent
     }
 
     /// The first action is far: the arm goes there slowly and asks anew, or holds.
-    fn far_start(&mut self, now: Duration, joint: usize, distance: f32) {
+    fn far_start(&mut self, now: Duration, joint: usize, distance: f32, target: Vec<f32>) {
         let joint = self.filter.names().get(joint).cloned().unwrap_or_default();
         self.scheduler.reset();
         self.starting = true;
         if let FarStart::Approach(_) = self.settings.filter.far_start {
             let text = format!("the first action is {distance:.2} from where {joint} stands: going there slowly");
             self.say(now, Level::Info, text);
+            self.approach = Some(target);
         } else {
             let most = self.settings.filter.start_distance;
             self.hold(FilterError::Far { joint, distance, most }.to_string(), false, now);
@@ -147,7 +131,6 @@ impl Core {
 
     /// What became of chunks, before the next takes the place of what is known of one.
     pub(super) fn note_events(&mut self, now: Duration) {
-        let tick = self.scheduler.now();
         let next = self.scheduler.peek();
         let jump = next.map_or(0.0, |next| largest_difference(self.filter.command(), next));
         let mut events = [None; 4];
@@ -160,7 +143,7 @@ impl Core {
                     self.recorder.spliced(&self.used.told, &self.state.positions);
                     let state_error = largest_difference(&self.used.told, &self.state.positions);
                     let phase = Phase::Spliced { index: row as u32, late: late as u32, jump, state_error };
-                    self.tell_chunk(chunk, now, tick, phase);
+                    self.tell_chunk(chunk, now, phase);
                 }
                 Event::Missed { .. } => self.recorder.late_chunk(),
                 Event::Discarded { chunk, late } => {
@@ -169,11 +152,40 @@ impl Core {
                         "{late} ticks late: inference is slower than a chunk. Fewer denoising steps or cameras, a longer \
                          chunk, or a lower fps"
                     );
-                    self.tell_chunk(chunk, now, tick, Phase::Discarded { reason });
+                    self.tell_chunk(chunk, now, Phase::Discarded { reason });
                 }
             }
         }
     }
+}
+
+/// What became of a tick's decision.
+enum Acted {
+    Sent(Sent),
+    Held,
+    /// The rollout ends, and why.
+    Over(String),
+    /// The first action is too far from the arm.
+    Far {
+        joint: usize,
+        distance: f32,
+        target: Vec<f32>,
+    },
+}
+
+/// Sends `action` through the filter, unless it is the first and far away.
+fn act(filter: &mut SafetyFilter, action: Action<'_>, first: bool) -> Acted {
+    if first && let Start::Far { joint, distance } = filter.start(action.target) {
+        return Acted::Far { joint, distance, target: action.target.to_vec() };
+    }
+    let passed = filter.apply(Some(action.target));
+    if passed.refused {
+        let fault = format!("an action of chunk {} is beyond the limits and is refused. Rollout stopped", action.chunk);
+        return Acted::Over(fault);
+    }
+    let origin = if action.continued { Origin::Continued } else { Origin::Fresh };
+    let action = (action.chunk, action.step as u32);
+    Acted::Sent(Sent { origin: Some(origin), action: Some(action), clipped: passed.clipped, image_age: None })
 }
 
 /// Chunks of a rollout begin from different noise.

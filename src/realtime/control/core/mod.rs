@@ -141,12 +141,15 @@ impl Core {
         let names: Vec<String> = features.cameras.iter().map(|camera| camera.name.clone()).collect();
         let joints = features.joints.len();
         let grippers = &settings.schedule.grippers;
+        let mut schedule = settings.schedule.clone();
+        (schedule.horizon, schedule.action_dim) = (facts.horizon, facts.action_dim);
+        (schedule.trained_delay, schedule.rtc_trained_delay) = (facts.trained_delay, facts.rtc_trained_delay);
         let behind = Behind { told: Vec::with_capacity(joints), ..Behind::default() };
         Ok(Core {
             robot_name: features.robot_type.clone(),
             horizon: facts.horizon,
             cameras,
-            scheduler: Scheduler::new(settings.schedule.clone())?,
+            scheduler: Scheduler::new(schedule)?,
             filter: SafetyFilter::new(&features.joints, limits, settings.filter.clone())?,
             watchdog: Watchdog::new(settings.watchdog.clone(), &names, joints),
             recorder: Recorder::new(&features.joints, grippers, settings.schedule.fps, settings.expected_ticks),
@@ -192,6 +195,7 @@ impl Core {
     /// The arm moves from the next tick on, from where it stands.
     pub fn arm(&mut self) {
         self.scheduler.reset();
+        self.watchdog.forgive();
         (self.arm, self.reason, self.watched) = (ArmState::Armed, None, false);
         (self.starting, self.approach, self.asked_at) = (true, None, None);
     }

@@ -28,6 +28,10 @@ impl Core {
             }
             Steer::Arm { robot: name } => self.rearm(name, robot, now)?,
             Steer::Mode { mode } => match mode.parse::<Mode>() {
+                Ok(Mode::RtcTrained) if self.scheduler.settings().rtc_trained_delay == 0 => {
+                    let text = "not switched to rtc-trained: this checkpoint was not trained for it";
+                    self.say(now, Level::Warn, text.into());
+                }
                 Ok(mode) => self.scheduler.set_mode(mode),
                 Err(error) => self.say(now, Level::Warn, error.to_string()),
             },

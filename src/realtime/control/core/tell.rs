@@ -13,12 +13,19 @@ const THUMBNAIL_PERIOD: Duration = Duration::from_millis(500);
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 
 impl Core {
+    /// Of the tick that is at work, from 0: what telemetry counts in. The scheduler's own count stands still while the arm
+    /// is not under the policy.
+    pub(super) fn number(&self) -> u64 {
+        self.recorder.counted().ticks
+    }
+
     /// Tells a person something.
     pub fn say(&mut self, now: Duration, level: Level, text: String) {
         self.tell(Record::Message(Message::Event { time: now.as_secs_f64(), level, text }));
     }
 
     pub(super) fn account(&mut self, now: Duration, missed: u32, sent: Sent) {
+        let tick = self.number();
         let period = self.last_sent.map_or(Duration::ZERO, |last| now.saturating_sub(last));
         self.last_sent = Some(now);
         self.recorder.tick(&TickFacts {
@@ -32,7 +39,7 @@ impl Core {
             image_age: sent.image_age,
         });
         self.tell(Record::Tick(TickRecord {
-            tick: self.recorder.counted().ticks - 1,
+            tick,
             time: now,
             period,
             missed,
@@ -93,7 +100,8 @@ impl Core {
         }
     }
 
-    pub(super) fn tell_chunk(&mut self, chunk: u64, now: Duration, tick: u64, phase: Phase) {
+    pub(super) fn tell_chunk(&mut self, chunk: u64, now: Duration, phase: Phase) {
+        let tick = self.number();
         self.tell(Record::Message(Message::Chunk(Chunk { chunk, time: now.as_secs_f64(), tick, phase })));
     }
 

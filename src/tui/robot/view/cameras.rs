@@ -2,11 +2,13 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout as Split, Rect};
+use ratatui::style::Color;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use ratatui_image::Image;
 
 use super::value_style;
+use crate::tui::capability::ColorLevel;
 use crate::tui::format;
 use crate::tui::robot::probe::Graphics;
 use crate::tui::robot::state::{FROZEN_MS, Pane, State};
@@ -32,7 +34,7 @@ fn places(state: &State, area: Rect) -> Vec<(Rect, Rect)> {
 /// Whether images are drawn now. Nothing can be drawn over images of pixels, so that they go while a layer is open.
 fn drawable(state: &State) -> bool {
     let graphics = state.graphics();
-    graphics != Graphics::None && !(graphics.is_pixels() && !state.overlays.is_empty())
+    graphics != Graphics::None && (!graphics.is_pixels() || state.overlays.is_empty())
 }
 
 /// Encodes the images that will be drawn and are not yet. Returns how many cells changed by that.
@@ -69,10 +71,31 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     }
     for ((name, age, hz), (image, below)) in cameras.iter().zip(places(state, area)) {
         match state.encoded.of(name) {
-            Some(protocol) => frame.render_widget(Image::new(protocol), image),
+            Some(protocol) => {
+                frame.render_widget(Image::new(protocol), image);
+                if state.settings.color == ColorLevel::Ansi256 && !state.graphics().is_pixels() {
+                    reduce(frame, image);
+                }
+            }
             None => frame.render_widget(Paragraph::new("no image yet").style(theme.grey()), image),
         }
         frame.render_widget(Paragraph::new(words(state, name, *age, *hz)), below);
+    }
+}
+
+/// True colours to the nearest of xterm's 6×6×6 cube, for terminals that know 256 colours.
+fn reduce(frame: &mut Frame, area: Rect) {
+    let nearest = |color: Color| match color {
+        Color::Rgb(r, g, b) => {
+            let [r, g, b] = [r, g, b].map(|c| (u16::from(c) * 5 + 127) / 255);
+            Color::Indexed((16 + 36 * r + 6 * g + b) as u8)
+        }
+        other => other,
+    };
+    for position in area.positions() {
+        if let Some(cell) = frame.buffer_mut().cell_mut(position) {
+            (cell.fg, cell.bg) = (nearest(cell.fg), nearest(cell.bg));
+        }
     }
 }
 

@@ -58,11 +58,10 @@ pub fn message(state: &State) -> (Level, String) {
 
 /// What is said when nothing else is.
 fn standing(state: &State) -> (Level, String) {
-    if let Some(theirs) = state.hello().map(|h| &h.version).filter(|v| !v.is_empty() && *v != state.settings.version) {
-        if state.unknown > 0 {
-            let ours = state.settings.version;
-            return (Level::Warn, format!("rollout of {theirs}, this is {ours}: some of what it tells is not shown"));
-        }
+    let theirs = state.hello().map(|h| &h.version).filter(|v| !v.is_empty() && *v != state.settings.version);
+    if let Some(theirs) = theirs.filter(|_| state.unknown > 0) {
+        let ours = state.settings.version;
+        return (Level::Warn, format!("rollout of {theirs}, this is {ours}: some of what it tells is not shown"));
     }
     let text = "No safety device: the physical stop comes first. E lets the arm sink.";
     (Level::Info, text.into())

@@ -105,10 +105,9 @@ fn sparkline(state: &State, width: usize) -> String {
     let mut tallest = vec![None::<f64>; width];
     for tick in history.ticks_between(at - MINUTE_S, at) {
         let back = newest - (tick.time / slice).floor();
-        if (0.0..width as f64).contains(&back) {
-            if let Some(slot) = tallest.get_mut(width - 1 - back as usize) {
-                *slot = Some(slot.unwrap_or(0.0).max((tick.period_ms - wanted).abs()));
-            }
+        let place = (0.0..width as f64).contains(&back).then(|| width - 1 - back as usize);
+        if let Some(slot) = place.and_then(|place| tallest.get_mut(place)) {
+            *slot = Some(slot.unwrap_or(0.0).max((tick.period_ms - wanted).abs()));
         }
     }
     // A whole period of jitter is full height: what is harmless looks small.

@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Rect, Size};
+use ratatui::style::Color;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use super::{prepare_images, render};
@@ -147,8 +148,12 @@ fn images_are_drawn_in_colour_and_told_in_words() {
     let mut state = running(120, 40);
     assert!(text(&mut state).contains("front 30 Hz, 20 ms ago"));
     state.settings.color = ColorLevel::True;
-    let blocks = |state: &mut State| draw(state).content().iter().filter(|c| c.symbol() == "▀").count();
+    let blocks = |state: &mut State| draw(state).content().iter().filter(|c| matches!(c.bg, Color::Rgb(..))).count();
     assert!(blocks(&mut state) > 50);
+    state.settings.color = ColorLevel::Ansi256;
+    assert_eq!(blocks(&mut state), 0, "256 colours are the terminal's own");
+    assert!(draw(&mut state).content().iter().filter(|c| matches!(c.bg, Color::Indexed(_))).count() > 50);
+    state.settings.color = ColorLevel::True;
     press(&mut state, ":imagesoff<Enter>");
     assert_eq!(blocks(&mut state), 0);
     press(&mut state, ":imageson<Enter>");
