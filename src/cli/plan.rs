@@ -21,8 +21,8 @@ const FLAGS: &[Flag] = &[
     },
     Flag {
         name: "--preset",
-        value: Some("tiny|small|full"),
-        help: "Sizes of the network; without CONFIG also which built-in one is used",
+        value: Some("SIZE"),
+        help: "tiny, small or full: sizes of the network; without CONFIG also which built-in one is used",
     },
     Flag { name: "--config_path", value: Some("FILE"), help: "The same as CONFIG (also --config)" },
     Flag { name: "--config", value: Some("FILE"), help: "" },

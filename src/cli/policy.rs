@@ -10,7 +10,7 @@ mod pack;
 pub(super) mod place;
 mod verify;
 
-/// Look into a policy checkpoint: what it is, whether it computes what another implementation does; merge adapters
+/// Look into a policy checkpoint: what it is, whether it computes what another implementation does; merge adapters, pack
 #[derive(clap::Subcommand)]
 pub enum Command {
     Info(info::Args),
