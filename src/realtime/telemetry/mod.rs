@@ -171,7 +171,7 @@ struct Writer {
 impl Writer {
     fn run(mut self, hello: &Message) {
         self.line = line(hello);
-        self.to_file();
+        self.append();
         loop {
             match self.records.recv_timeout(FLUSH) {
                 Ok(record) => self.write(&record),
@@ -205,14 +205,14 @@ impl Writer {
     fn tell(&mut self, message: &Message, kept: bool) {
         self.line = line(message);
         if kept {
-            self.to_file();
+            self.append();
         }
         if self.clients.any() {
             self.clients.tell(&Arc::from(self.line.as_str()));
         }
     }
 
-    fn to_file(&mut self) {
+    fn append(&mut self) {
         let failed = self.file.as_mut().and_then(|file| file.write_all(self.line.as_bytes()).err());
         if let Some(error) = failed {
             self.give_up(&error);

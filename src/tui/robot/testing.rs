@@ -29,7 +29,7 @@ pub fn hello() -> Hello {
         joints: (1..=6).map(|i| format!("joint_{i}.pos")).chain(["gripper.pos".into()]).collect(),
         limits: vec![
             [-2.6179, 2.6179],
-            [0.0, 3.14],
+            [0.0, 3.0],
             [-2.967, 0.0],
             [-1.745, 1.745],
             [-1.22, 1.22],
@@ -104,13 +104,13 @@ pub fn messages_of(tick: u64) -> Vec<Message> {
         index: chunk.map(|_| phase as u32),
         state: command.iter().map(|c| c - 0.01).collect(),
         command,
-        clipped: u32::from(tick % 50 == 0) << 1,
+        clipped: u32::from(tick.is_multiple_of(50)) << 1,
         observation_age_ms: Some(12.0),
     }));
-    if tick % 3 == 0 {
+    if tick.is_multiple_of(3) {
         messages.push(Message::Status(status(tick)));
     }
-    if tick % 15 == 0 {
+    if tick.is_multiple_of(15) {
         messages.extend(["front", "wrist"].map(|camera| Message::Thumbnail(thumbnail(camera, tick))));
     }
     messages
