@@ -131,11 +131,13 @@ fn schedule(config: &RunConfig, facts: &PolicyFacts, features: &Features) -> Res
     Ok(settings)
 }
 
-/// n. Where nobody says, what leaves room for the delay that the policy was trained for, and at least half of a chunk.
+/// n. Where nobody says, a quarter of the chunk, and at least the delay that the policy was trained for: more chunks mean
+/// fresher images (the policy in the box solves 57 of 60 seeds with 8 of 32 actions, 49 with 16), and the rest of the chunk
+/// is there when the next is late.
 fn executed(config: &RunConfig, facts: &PolicyFacts) -> Result<usize, Misfit> {
     let (horizon, speed) = (facts.horizon, config.control.speedup.max(1));
     let execute = config.policy.n_action_steps.unwrap_or_else(|| {
-        let room = horizon.saturating_sub(facts.trained_delay.max(facts.rtc_trained_delay)).max(horizon / 2);
+        let room = (horizon / 4).max(facts.trained_delay).max(facts.rtc_trained_delay).clamp(1, horizon.max(1));
         (room / speed * speed).max(speed)
     });
     if execute > horizon { Err(Misfit::Execute { execute, horizon }) } else { Ok(execute) }
@@ -215,7 +217,7 @@ mod tests {
     #[test]
     fn every_setting_arrives_where_it_is_obeyed() {
         let usual = made(&[]).unwrap();
-        assert_eq!((usual.control.schedule.execute, usual.control.schedule.mode), (24, Mode::Vlash));
+        assert_eq!((usual.control.schedule.execute, usual.control.schedule.mode), (8, Mode::Vlash));
         assert_eq!(usual.control.schedule.grippers, [1]);
         assert!(usual.arm && usual.control.dead_man.is_none());
         let other = made(&[

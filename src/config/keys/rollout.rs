@@ -67,7 +67,7 @@ pub(super) static KEYS: &[Key] = &[
         "policy.n_action_steps",
         Count { min: 1 },
         Absent,
-        "Actions executed of each chunk, n; not set: the longest that leaves room for the trained delay.",
+        "Actions executed of each chunk, n; not set: a quarter of the chunk, at least the trained delay.",
     )
     .also(&["n_action_steps", "control.execute"]),
     Key::new("policy.num_steps", Count { min: 1 }, Absent, "Denoising steps of a chunk; not set: the checkpoint's.")
