@@ -10,6 +10,7 @@ mod bench;
 mod child;
 mod collect;
 mod data;
+mod eval;
 mod gpu;
 mod output;
 mod plan;
@@ -30,6 +31,7 @@ Examples:
   vlash run                            the policy in the box on the simulated arm
   vlash watch outputs/pi05_lora        attach to a run, from any terminal
   vlash policy info outputs/pi05_lora/checkpoints/last/pretrained_model
+  vlash eval --delays 0,4,8            success and time against inference delay, waiting or not
   vlash gpu                            which GPUs can be used here; what is missing where
   vlash bench infer                    how fast is this machine, and how far from what it could be?
   vlash help data check                the help of a subcommand
@@ -52,6 +54,7 @@ enum Command {
     Plan(plan::Args),
     Watch(watch::Args),
     Collect(collect::Args),
+    Eval(Box<eval::Args>),
     #[command(subcommand)]
     Data(data::Command),
     #[command(subcommand)]
@@ -76,6 +79,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(args),
         Command::Watch(args) => watch::run(args),
         Command::Collect(args) => collect::run(args),
+        Command::Eval(args) => eval::run(*args),
         Command::Data(command) => data::run(command),
         Command::Policy(command) => policy::run(command),
         Command::Gpu(args) => gpu::run(args),

@@ -1,1 +1,22 @@
-//! Evaluation of policies: closed loop on the simulated arm over seeds, modes and delays, open loop on recorded episodes.
+//! Success and smoothness of a policy over seeds, methods and delays on the simulated robot; errors on recordings; videos.
+//!
+//! `grid` says what is rolled out, `virtual_run` does one rollout, `campaign` all of them, `report` and `table` say what
+//! came of it. `open_loop` predicts on recorded episodes instead.
+
+pub mod campaign;
+pub mod charts;
+mod error;
+mod font;
+pub mod grid;
+pub mod lag;
+pub mod ledger;
+pub mod open_loop;
+pub mod pictures;
+pub mod report;
+pub mod rollout;
+pub mod source;
+pub mod stats;
+pub mod table;
+pub mod virtual_run;
+
+pub use error::EvalError;

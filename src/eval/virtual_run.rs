@@ -1,0 +1,230 @@
+//! One rollout on the virtual clock: the simulated world, the scheduler and the safety filter of a real rollout, and
+//! inferences that take as many ticks as they are told to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::EvalError;
+use super::grid::{Cell, Grid, Method};
+use super::rollout::{Ending, Rollout};
+use crate::realtime::filter::{FilterSettings, SafetyFilter};
+use crate::realtime::metrics::{Metrics, Recorder, TickFacts};
+use crate::realtime::policy::{ChunkPolicy, Request};
+use crate::realtime::scheduler::{Command, Event, Launch, Mode, Overlap, Scheduler, Settings};
+use crate::robot::sim::render::{Camera, render};
+use crate::robot::sim::world::FPS;
+use crate::robot::sim::{IMAGE_SIZE, JOINT_NAMES, Outcome, Setup, TASK, World};
+use crate::robot::{Frame, Limits};
+use crate::track::telemetry::Origin;
+
+/// The gripper's place among the joints.
+const GRIPPER: usize = 6;
+
+/// A chunk that will be there at a tick.
+struct Pending {
+    chunk: u64,
+    actions: Vec<f32>,
+    due: u64,
+}
+
+/// Everything that one rollout moves.
+struct Stage<'a> {
+    cell: &'a Cell,
+    seed: u64,
+    world: World,
+    scheduler: Scheduler,
+    filter: SafetyFilter,
+    recorder: Recorder,
+    policy: &'a mut dyn ChunkPolicy,
+    pending: Option<Pending>,
+    /// By launch, until its chunk begins: the number and the state that the policy was told.
+    told: Vec<(u64, Vec<f32>)>,
+    inferences: usize,
+}
+
+/// Rolls out `cell` in the world of `seed` with `policy`, whose chunks arrive as late as the cell's lag says.
+///
+/// # Errors
+/// The policy gave no chunk, or the settings make no schedule.
+pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) -> Result<Rollout, EvalError> {
+    let name = || format!("{} {} at {}, seed {seed}", grid.variant.name(), cell.method, cell.lag.label);
+    let wrong = |found: String| EvalError::Rollout { rollout: name(), found };
+    let world = World::new(&Setup { variant: grid.variant, seed });
+    let names: Vec<String> = JOINT_NAMES.map(String::from).to_vec();
+    let mut filter = SafetyFilter::new(&names, &Limits::piper(), FilterSettings::new(FPS))
+        .map_err(|error| wrong(error.to_string()))?;
+    filter.begin(&world.joints()).map_err(|error| wrong(error.to_string()))?;
+    let scheduler = Scheduler::new(settings(grid, cell, policy)).map_err(|error| wrong(error.to_string()))?;
+    let limit = (grid.time_limit_s * FPS).ceil() as u64;
+    let recorder = Recorder::new(&names, &[GRIPPER], FPS, usize::try_from(limit).unwrap_or(0));
+    let mut stage = Stage {
+        cell,
+        seed,
+        world,
+        scheduler,
+        filter,
+        recorder,
+        policy,
+        pending: None,
+        told: Vec::new(),
+        inferences: 0,
+    };
+    let mut ending = Ending::TimeLimit;
+    for tick in 0..limit {
+        let going = stage.tick(tick).map_err(|problem| match problem {
+            Problem::Infer(source) => EvalError::Infer { rollout: name(), source },
+            Problem::Chunk(found) => wrong(found),
+        })?;
+        match (going, stage.world.outcome()) {
+            (_, Outcome::Placed { .. }) => ending = Ending::Placed,
+            (_, Outcome::WrongPedestal) => ending = Ending::WrongPedestal,
+            (_, Outcome::Lost) => ending = Ending::Lost,
+            (false, Outcome::Running) => ending = Ending::Stopped,
+            (true, Outcome::Running) => continue,
+        }
+        break;
+    }
+    Ok(rollout(ending, &stage))
+}
+
+fn settings(grid: &Grid, cell: &Cell, policy: &dyn ChunkPolicy) -> Settings {
+    let facts = policy.facts();
+    let mode = match cell.method {
+        Method::Sync => Mode::Sync,
+        Method::Async => Mode::Async,
+        Method::Vlash => Mode::Vlash,
+        Method::Rtc => Mode::Rtc,
+        Method::RtcTrained => Mode::RtcTrained,
+    };
+    let mut settings = Settings::new(mode, facts.horizon, grid.execute, facts.action_dim, FPS);
+    settings.overlap = Overlap::Fixed(cell.lag.planned());
+    settings.trained_delay = facts.trained_delay;
+    settings.rtc_trained_delay = facts.rtc_trained_delay;
+    settings.grippers = vec![GRIPPER];
+    settings
+}
+
+/// Why a rollout has no result.
+enum Problem {
+    Infer(crate::realtime::policy::InferError),
+    Chunk(String),
+}
+
+impl Stage<'_> {
+    /// One control tick; false: nothing more is to be commanded.
+    fn tick(&mut self, tick: u64) -> Result<bool, Problem> {
+        let measured = self.world.joints();
+        self.deliver(tick)?;
+        if let Some(launch) = self.scheduler.launch(&measured, &mut self.filter) {
+            self.infer(tick, launch)?;
+            self.deliver(tick)?;
+        }
+        let (origin, observed) = match self.scheduler.command() {
+            Command::Action(action) => {
+                let origin = if action.continued { Origin::Continued } else { Origin::Fresh };
+                self.filter.apply(Some(action.target));
+                (origin, Some(action.observed))
+            }
+            Command::Hold(_) => {
+                self.filter.apply(None);
+                (Origin::Hold, None)
+            }
+            Command::Stop => return Ok(false),
+        };
+        let clipped = self.filter.counts().clipped;
+        let spliced = self.note_events(&measured);
+        let mut command = [0.0; 7];
+        for (value, filtered) in command.iter_mut().zip(self.filter.command()) {
+            *value = *filtered;
+        }
+        self.recorder.tick(&TickFacts {
+            time: Duration::from_secs_f64(tick as f64 / FPS),
+            missed: 0,
+            origin: Some(origin),
+            spliced,
+            clipped: clipped > self.recorder.counted().clipped_ticks,
+            command: &command,
+            state: &measured,
+            image_age: observed.map(|observed| Duration::from_secs_f64(tick.saturating_sub(observed) as f64 / FPS)),
+        });
+        self.world.step(&command);
+        Ok(true)
+    }
+
+    /// Hands a chunk over whose time has come.
+    fn deliver(&mut self, tick: u64) -> Result<(), Problem> {
+        let Some(ready) = self.pending.take_if(|pending| pending.due <= tick) else { return Ok(()) };
+        let horizon = self.policy.facts().horizon;
+        if let Err(rejection) = self.filter.check(ready.chunk, &ready.actions, horizon) {
+            return Err(Problem::Chunk(rejection.to_string()));
+        }
+        self.scheduler.arrive(ready.chunk, &ready.actions, None);
+        Ok(())
+    }
+
+    fn infer(&mut self, tick: u64, launch: Launch) -> Result<(), Problem> {
+        let snapshot = self.world.snapshot();
+        let captured = Duration::from_secs_f64(tick as f64 / FPS);
+        let cameras = self.policy.facts().cameras.clone();
+        let camera = |name: &String| Camera::ALL.into_iter().find(|camera| camera.name() == name);
+        let images = cameras.iter().filter_map(camera).map(|camera| Frame {
+            captured,
+            sequence: tick,
+            image: Arc::new(render(&snapshot, camera, IMAGE_SIZE)),
+        });
+        let request = Request {
+            images: images.collect(),
+            state: launch.state.clone(),
+            task: Arc::from(TASK),
+            noise_seed: self.seed.wrapping_mul(1 << 20).wrapping_add(launch.chunk),
+            continuity: launch.continuity,
+            leftover: launch.leftover,
+        };
+        let inferred = self.policy.infer(&request).map_err(Problem::Infer)?;
+        let lag = self.cell.lag.of(self.seed, self.inferences);
+        self.inferences += 1;
+        self.told.push((launch.chunk, launch.state));
+        self.pending = Some(Pending { chunk: launch.chunk, actions: inferred.actions, due: tick + lag as u64 });
+        Ok(())
+    }
+
+    /// Counts what happened to chunks; whether one began in this tick.
+    fn note_events(&mut self, measured: &[f32; 7]) -> bool {
+        let mut began = false;
+        for event in self.scheduler.events() {
+            match event {
+                Event::Spliced { chunk, .. } => {
+                    began = true;
+                    if let Some((_, told)) = self.told.iter().find(|(number, _)| *number == chunk) {
+                        self.recorder.spliced(told, measured);
+                    }
+                    self.told.retain(|(number, _)| *number > chunk);
+                }
+                Event::Missed { .. } => self.recorder.late_chunk(),
+                Event::Discarded { .. } => self.recorder.discarded_chunk(),
+            }
+        }
+        began
+    }
+}
+
+fn rollout(ending: Ending, stage: &Stage<'_>) -> Rollout {
+    let metrics: Metrics = stage.recorder.summary();
+    let count = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    let mean = |values: &crate::realtime::metrics::Distribution| (values.count > 0).then_some(values.mean);
+    Rollout {
+        ending,
+        seconds: stage.world.time(),
+        ticks: count(metrics.ticks),
+        inferences: stage.inferences,
+        chunks: count(metrics.chunks),
+        held: count(metrics.held_ticks),
+        continued: count(metrics.continued_ticks),
+        misses: count(metrics.late_chunks),
+        clipped: count(metrics.clipped_ticks),
+        jerk: metrics.jerk_rms,
+        boundary_jump: mean(&metrics.boundary_jump),
+        state_error: mean(&metrics.state_error),
+        image_age: mean(&metrics.observation_age_ms).map(|age| age * FPS / 1e3),
+    }
+}
