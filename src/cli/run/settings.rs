@@ -270,6 +270,6 @@ mod tests {
             "mode rtc: 24 executed actions behind a delay of 10 are 34 of a chunk's 32"
         );
         assert!(refused(&["control.mode=rtc-trained"]).contains("was not trained to take given actions"));
-        assert_eq!(made(&["control.speedup=5"]).unwrap().control.schedule.execute, 20);
+        assert_eq!(made(&["control.speedup=5"]).unwrap().control.schedule.execute, 5);
     }
 }

@@ -149,8 +149,8 @@ fn contradictions_are_refused_in_the_vocabulary_of_the_file() {
     "#);
     insta::assert_snapshot!(message(&["control.overlap=0", "robot.type=r2d2"]), @r"
     2 errors in the configuration
-      argument control.overlap=0: control.overlap: inference during motion takes at least 1 tick; 0 is mode sync
       argument robot.type=r2d2: robot.type: there is no robot r2d2; sim runs today
+      argument control.overlap=0: control.overlap: inference during motion takes at least 1 tick; 0 is mode sync
     ");
     let message = message(&["control.overlap=soon"]);
     assert_eq!(
