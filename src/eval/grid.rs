@@ -122,7 +122,7 @@ impl Grid {
     pub fn new(wanted: Wanted, facts: &PolicyFacts) -> Result<Grid, EvalError> {
         if wanted.seeds.is_empty() || wanted.methods.is_empty() || wanted.lags.is_empty() {
             let problem = "there is nothing to roll out: seeds, modes and delays must not be empty";
-            return Err(EvalError::setting(problem, "--seeds 0..50 --modes sync,vlash --delays 0,4,8"));
+            return Err(EvalError::setting(problem, "--seeds 0..49 --modes sync,vlash --delays 0,4,8"));
         }
         let horizon = facts.horizon;
         // Latencies may be longer than any chunk: there the asynchronous modes are left out, and a note says so.

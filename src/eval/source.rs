@@ -1,5 +1,7 @@
 //! Where the policies of an evaluation come from: the checkpoint in the box, or one in a directory.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -9,18 +11,11 @@ use super::error::EvalError;
 use super::report::PolicyFacet;
 use crate::config::paths::cache_dir;
 use crate::config::train::DeviceKind;
-use crate::error::Explain;
+use crate::error::{Explain, Kind};
 use crate::realtime::boxed;
 use crate::realtime::loaded::{LoadError, LoadOptions, LoadedPolicy};
 use crate::realtime::policy::{ChunkPolicy, PolicyFacts};
-
-/// What decides a policy's chunks, besides its observations.
-const DECISIVE: [&str; 4] = [
-    "config.json",
-    "vlash_forge.json",
-    "model.safetensors",
-    "policy_preprocessor_step_3_normalizer_processor.safetensors",
-];
+use crate::robot::sim::render::Camera;
 
 /// An opened policy with its name and digest.
 #[derive(Debug)]
@@ -50,21 +45,40 @@ impl Source {
             None => boxed::ensure(&cache_dir()).map_err(refuse)?,
         };
         let policy = LoadedPolicy::open(&directory, &options).map_err(refuse)?;
+        let known = |camera: &String| Camera::ALL.iter().any(|known| known.name() == camera);
+        if let Some(camera) = policy.facts().cameras.iter().find(|camera| !known(camera)) {
+            return Err(EvalError::Policy {
+                policy: name,
+                found: format!("it looks through a camera {camera}, which the simulated arm does not have"),
+                hint: "its cameras are front and wrist; train on what vlash collect records".into(),
+                kind: Kind::Input,
+            });
+        }
         let digest = digest(policy.directory(), policy.steps())?;
         Ok(Source { policy, name, digest })
     }
 }
 
-/// Of the files that decide and the number of denoising steps.
+/// What says how a policy came about; two policies of the same weights are the same.
+const ACCOUNTS: [&str; 2] = ["recipe.json", "train_config.json"];
+
+/// Of the number of denoising steps and of every weight, statistic and configuration in `directory`, shards too.
 fn digest(directory: &Path, steps: usize) -> Result<String, EvalError> {
+    let entries = std::fs::read_dir(directory).map_err(|source| EvalError::io("list", directory, source))?;
+    let decides = |path: &PathBuf| {
+        let is_account = path.file_name().is_some_and(|name| ACCOUNTS.iter().any(|account| name == *account));
+        path.is_file()
+            && !is_account
+            && path.extension().is_some_and(|ending| ending == "json" || ending == "safetensors")
+    };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(decides).collect();
+    files.sort();
     let mut hash = Sha256::new();
     hash.update(steps.to_le_bytes());
-    for name in DECISIVE {
-        let path = directory.join(name);
-        if path.is_file() {
-            hash.update(name.as_bytes());
-            hash.update(std::fs::read(&path).map_err(|source| EvalError::io("read", &path, source))?);
-        }
+    for path in files {
+        hash.update(path.file_name().unwrap_or_default().as_encoded_bytes());
+        let mut file = File::open(&path).map_err(|source| EvalError::io("read", &path, source))?;
+        io::copy(&mut file, &mut hash).map_err(|source| EvalError::io("read", &path, source))?;
     }
     Ok(format!("{:x}", hash.finalize()).chars().take(16).collect())
 }

@@ -9,7 +9,7 @@ use super::grid::{Cell, Grid, Method};
 use super::rollout::{Ending, Rollout};
 use crate::realtime::filter::{FilterSettings, SafetyFilter};
 use crate::realtime::metrics::{Metrics, Recorder, TickFacts};
-use crate::realtime::policy::{ChunkPolicy, Request};
+use crate::realtime::policy::{ChunkPolicy, InferError, Request};
 use crate::realtime::scheduler::{Command, Event, Launch, Mode, Overlap, Scheduler, Settings};
 use crate::robot::sim::render::{Camera, render};
 use crate::robot::sim::world::FPS;
@@ -71,10 +71,7 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) ->
     };
     let mut ending = Ending::TimeLimit;
     for tick in 0..limit {
-        let going = stage.tick(tick).map_err(|problem| match problem {
-            Problem::Infer(source) => EvalError::Infer { rollout: name(), source },
-            Problem::Chunk(found) => wrong(found),
-        })?;
+        let going = stage.tick(tick).map_err(|source| EvalError::Infer { rollout: name(), source })?;
         match (going, stage.world.outcome()) {
             (_, Outcome::Placed { .. }) => ending = Ending::Placed,
             (_, Outcome::WrongPedestal) => ending = Ending::WrongPedestal,
@@ -104,20 +101,18 @@ fn settings(grid: &Grid, cell: &Cell, policy: &dyn ChunkPolicy) -> Settings {
     settings
 }
 
-/// Why a rollout has no result.
-enum Problem {
-    Infer(crate::realtime::policy::InferError),
-    Chunk(String),
-}
-
 impl Stage<'_> {
     /// One control tick; false: nothing more is to be commanded.
-    fn tick(&mut self, tick: u64) -> Result<bool, Problem> {
+    fn tick(&mut self, tick: u64) -> Result<bool, InferError> {
         let measured = self.world.joints();
-        self.deliver(tick)?;
+        if !self.deliver(tick) {
+            return Ok(false);
+        }
         if let Some(launch) = self.scheduler.launch(&measured, &mut self.filter) {
             self.infer(tick, launch)?;
-            self.deliver(tick)?;
+            if !self.deliver(tick) {
+                return Ok(false);
+            }
         }
         let (origin, observed) = match self.scheduler.command() {
             Command::Action(action) => {
@@ -151,18 +146,20 @@ impl Stage<'_> {
         Ok(true)
     }
 
-    /// Hands a chunk over whose time has come.
-    fn deliver(&mut self, tick: u64) -> Result<(), Problem> {
-        let Some(ready) = self.pending.take_if(|pending| pending.due <= tick) else { return Ok(()) };
+    /// Hands a chunk over whose time has come; false: the filter rejects it, which ends a rollout as on a robot.
+    fn deliver(&mut self, tick: u64) -> bool {
+        let Some(ready) = self.pending.take_if(|pending| pending.due <= tick) else { return true };
         let horizon = self.policy.facts().horizon;
-        if let Err(rejection) = self.filter.check(ready.chunk, &ready.actions, horizon) {
-            return Err(Problem::Chunk(rejection.to_string()));
+        let sound = self.filter.check(ready.chunk, &ready.actions, horizon).is_ok();
+        if sound {
+            self.scheduler.arrive(ready.chunk, &ready.actions, None);
+        } else {
+            self.recorder.rejected_chunk();
         }
-        self.scheduler.arrive(ready.chunk, &ready.actions, None);
-        Ok(())
+        sound
     }
 
-    fn infer(&mut self, tick: u64, launch: Launch) -> Result<(), Problem> {
+    fn infer(&mut self, tick: u64, launch: Launch) -> Result<(), InferError> {
         let snapshot = self.world.snapshot();
         let captured = Duration::from_secs_f64(tick as f64 / FPS);
         let cameras = self.policy.facts().cameras.clone();
@@ -180,7 +177,7 @@ impl Stage<'_> {
             continuity: launch.continuity,
             leftover: launch.leftover,
         };
-        let inferred = self.policy.infer(&request).map_err(Problem::Infer)?;
+        let inferred = self.policy.infer(&request)?;
         let lag = self.cell.lag.of(self.seed, self.inferences);
         self.inferences += 1;
         self.told.push((launch.chunk, launch.state));
@@ -226,5 +223,97 @@ fn rollout(ending: Ending, stage: &Stage<'_>) -> Rollout {
         boundary_jump: mean(&metrics.boundary_jump),
         state_error: mean(&metrics.state_error),
         image_age: mean(&metrics.observation_age_ms).map(|age| age * FPS / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::grid::Wanted;
+    use crate::eval::lag::Lag;
+    use crate::realtime::policy::{Inferred, PolicyFacts, Timing};
+    use crate::robot::sim::Variant;
+
+    /// Turns joint 1 by a little a step, from the state that it is told.
+    struct Turning {
+        facts: PolicyFacts,
+        /// Which inference gives a number that is none.
+        broken: Option<usize>,
+        asked: usize,
+    }
+
+    impl ChunkPolicy for Turning {
+        fn facts(&self) -> &PolicyFacts {
+            &self.facts
+        }
+
+        fn infer(&mut self, request: &Request) -> Result<Inferred, InferError> {
+            assert_eq!(request.images.len(), 2);
+            let step = |row: usize| {
+                let mut action = request.state.clone();
+                action[0] += 0.002 * (row + 1) as f32;
+                action
+            };
+            let mut actions: Vec<f32> = (0..self.facts.horizon).flat_map(step).collect();
+            if self.broken == Some(self.asked) {
+                actions[9] = f32::NAN;
+            }
+            self.asked += 1;
+            Ok(Inferred { actions, timing: Timing::default() })
+        }
+    }
+
+    fn rolled(method: Method, lag: usize, broken: Option<usize>) -> Rollout {
+        let facts = PolicyFacts {
+            horizon: 16,
+            action_dim: 7,
+            state_dim: 7,
+            joints: None,
+            cameras: vec!["front".into(), "wrist".into()],
+            trained_delay: 8,
+            rtc_trained_delay: 0,
+            action_range: None,
+        };
+        let wanted = Wanted {
+            variant: Variant::Static,
+            seeds: vec![1],
+            methods: vec![method],
+            lags: vec![Lag::fixed(lag)],
+            execute: Some(8),
+            time_limit_s: 2.4,
+        };
+        let grid = Grid::new(wanted, &facts).unwrap();
+        let cell = grid.cells[0].clone();
+        run(&grid, &cell, 1, &mut Turning { facts, broken, asked: 0 }).unwrap()
+    }
+
+    #[test]
+    fn waiting_costs_the_delay_of_every_chunk_and_hiding_it_costs_that_of_the_first() {
+        // 72 ticks: without delay nine chunks of eight; with four ticks of it six times four held and eight moved.
+        let (fresh, sync, vlash) =
+            (rolled(Method::Sync, 0, None), rolled(Method::Sync, 4, None), rolled(Method::Vlash, 4, None));
+        assert_eq!((fresh.ticks, fresh.held, fresh.inferences), (72, 0, 9));
+        assert_eq!((sync.ticks, sync.held, sync.inferences), (72, 24, 6));
+        assert_eq!((vlash.ticks, vlash.held, vlash.misses), (72, 4, 0));
+        assert_eq!(fresh.ending, Ending::TimeLimit);
+    }
+
+    #[test]
+    fn vlash_is_told_the_state_of_its_first_action_and_naive_asynchrony_an_old_one() {
+        let error = |method| rolled(method, 4, None).state_error.unwrap();
+        assert!(error(Method::Vlash) < 1e-4, "{}", error(Method::Vlash));
+        // Four steps of 2 mrad.
+        assert!(error(Method::Async) > 4e-3, "{}", error(Method::Async));
+    }
+
+    #[test]
+    fn the_same_rollout_gives_the_same_numbers() {
+        assert_eq!(rolled(Method::Rtc, 3, None), rolled(Method::Rtc, 3, None));
+    }
+
+    #[test]
+    fn a_chunk_that_is_no_number_ends_its_rollout_and_nothing_else() {
+        let rollout = rolled(Method::Sync, 0, Some(2));
+        assert_eq!((rollout.ending, rollout.ticks), (Ending::Stopped, 16));
     }
 }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::fault::{Broken, Fault};
-use super::ik::HOME;
+use super::ik::{self, HOME};
 use super::render::{Camera, render};
 use super::world::FPS;
 use super::{IMAGE_SIZE, JOINT_NAMES, Outcome, ROBOT_TYPE, Setup, World};
@@ -16,6 +16,9 @@ use crate::robot::{CameraFeature, Exit, Features, Frame, JointState, Limits, Rob
 
 /// A pause of the commands is made up for by at most so many ticks of the world.
 const MOST_TICKS: u64 = 90;
+/// How far the hand of an arm without torque sinks in a tick, and to which height above the table; metres.
+const SINK: f64 = 0.002;
+const SUNK: f64 = 0.03;
 /// Ticks that the move to rest takes at most.
 const REST_TICKS: usize = 90;
 
@@ -174,6 +177,33 @@ impl Drop for SimRobot {
     }
 }
 
+impl State {
+    /// Steps the world through the ticks that have passed by `now`, under `command`, and returns their number. The nearest
+    /// tick counts, so that a command that is a little early or late moves the world by exactly one.
+    fn catch_up(self, table: &mut Table, now: Duration, command: &[f32; 7]) -> u64 {
+        let Some(begun) = table.begun else { return 0 };
+        let passed = (now.saturating_sub(begun).as_secs_f64() * FPS).round() as u64;
+        // A process that slept for minutes does not simulate them.
+        table.ticks = table.ticks.max(passed.saturating_sub(MOST_TICKS));
+        while table.ticks < passed {
+            let command = if self == State::EmergencyStopped { sunk(&table.world) } else { *command };
+            table.world.step(&command);
+            table.ticks += 1;
+        }
+        passed
+    }
+}
+
+/// What an arm without torque does in a tick: its hand sinks, down to the table.
+fn sunk(world: &World) -> [f32; 7] {
+    let mut joints = world.joints();
+    let angles: [f64; 6] = std::array::from_fn(|joint| f64::from(joints[joint]));
+    let [x, y, z] = ik::tcp(&angles).position;
+    let lower = ik::solve([x, y, (z - SINK).max(SUNK)], &angles);
+    joints.iter_mut().zip(lower).for_each(|(joint, angle)| *joint = angle as f32);
+    joints
+}
+
 impl Robot for SimRobot {
     fn features(&self) -> &Features {
         &self.features
@@ -195,7 +225,8 @@ impl Robot for SimRobot {
 
     fn read(&mut self, state: &mut JointState) -> Result<(), RobotError> {
         let now = self.clock.now();
-        let table = self.shared.table();
+        let mut table = self.shared.table();
+        self.state.catch_up(&mut table, now, &self.command);
         let joints = table.world.joints();
         let begun = table.begun;
         drop(table);
@@ -221,25 +252,23 @@ impl Robot for SimRobot {
         frames.extend(newest);
     }
 
-    /// Moves the world on: a tick of it for each thirtieth of a second since the first command.
+    /// Moves the world on by a tick under `command`; ticks that have passed without one ran under the one before.
     fn send(&mut self, command: &[f32]) -> Result<(), RobotError> {
         if self.state == State::Disconnected {
             return Err(RobotError::State { robot: ROBOT_TYPE.into(), attempted: "move", found: "not connected" });
         }
         let wrong = RobotError::Width { robot: ROBOT_TYPE.into(), found: command.len(), expected: self.command.len() };
         let command: [f32; 7] = command.try_into().map_err(|_| wrong)?;
-        if self.state == State::Connected {
-            self.command = command;
+        if self.state == State::EmergencyStopped {
+            let found = "stopped by its emergency stop";
+            return Err(RobotError::State { robot: ROBOT_TYPE.into(), attempted: "move", found });
         }
         let now = self.clock.now();
         let mut table = self.shared.table();
-        let begun = *table.begun.get_or_insert(now);
-        // The nearest tick, so that a command that is a little early or late moves the world by exactly one.
-        let due = (now.saturating_sub(begun).as_secs_f64() * FPS).round() as u64 + 1;
-        if due.saturating_sub(table.ticks) > MOST_TICKS {
-            table.ticks = due - MOST_TICKS;
-        }
-        while table.ticks < due {
+        table.begun.get_or_insert(now);
+        let passed = self.state.catch_up(&mut table, now, &self.command);
+        self.command = command;
+        if table.ticks <= passed {
             table.world.step(&self.command);
             table.ticks += 1;
         }
@@ -262,5 +291,90 @@ impl Robot for SimRobot {
         self.end_cameras();
         self.state = State::Disconnected;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::robot::sim::Variant;
+
+    const SETUP: Setup = Setup { variant: Variant::Moving, seed: 4 };
+
+    fn connected() -> (SimRobot, Clock) {
+        let clock = Clock::virtual_();
+        let mut robot = SimRobot::new(&SETUP, &clock, &[]);
+        robot.connect().unwrap();
+        (robot, clock)
+    }
+
+    fn tick(clock: &Clock, number: u64) {
+        clock.set(Duration::from_secs_f64(number as f64 / FPS));
+    }
+
+    fn joints(robot: &mut SimRobot) -> Vec<f32> {
+        let mut state = JointState::default();
+        robot.read(&mut state).unwrap();
+        state.positions
+    }
+
+    #[test]
+    fn ticks_that_pass_without_a_command_run_under_the_one_before() {
+        let (mut robot, clock) = connected();
+        let mut world = World::new(&SETUP);
+        let first = {
+            let mut joints = world.joints();
+            joints[0] += 0.02;
+            joints
+        };
+        let mut second = first;
+        second[0] += 0.02;
+        // Commands at ticks 0 and 5: ticks 1 to 4 hold the first one.
+        robot.send(&first).unwrap();
+        tick(&clock, 5);
+        robot.send(&second).unwrap();
+        (0..5).for_each(|_| world.step(&first));
+        world.step(&second);
+        assert_eq!(joints(&mut robot), world.joints());
+        assert_eq!(robot.judge().0.table().world.snapshot(), world.snapshot());
+    }
+
+    #[test]
+    fn the_world_moves_on_while_nothing_is_commanded() {
+        let (mut robot, clock) = connected();
+        let still = joints(&mut robot);
+        robot.send(&still).unwrap();
+        let before = robot.judge().0.table().world.platform();
+        tick(&clock, 6);
+        // The motors hold in f64 what was read in f32.
+        let held = joints(&mut robot);
+        assert!(held.iter().zip(&still).all(|(held, still)| (held - still).abs() < 1e-5), "{held:?} after {still:?}");
+        let way = (robot.judge().0.table().world.platform()[1] - before[1]).abs();
+        assert!((0.005..0.011).contains(&way), "the platform went {way} m of 0.01");
+    }
+
+    #[test]
+    fn an_emergency_stop_lets_the_arm_sink_and_refuses_commands_until_it_is_connected_again() {
+        let (mut robot, clock) = connected();
+        let still = joints(&mut robot);
+        robot.send(&still).unwrap();
+        robot.emergency_stop().unwrap();
+        let height = |joints: &[f32]| ik::tcp(&std::array::from_fn(|at| f64::from(joints[at]))).position[2];
+        tick(&clock, 30);
+        let sunk = joints(&mut robot);
+        assert!(height(&sunk) < height(&still) - 0.04, "{} after {}", height(&sunk), height(&still));
+        assert!(matches!(robot.send(&still), Err(RobotError::State { .. })));
+        robot.connect().unwrap();
+        robot.send(&sunk).unwrap();
+        tick(&clock, 40);
+        assert!((height(&joints(&mut robot)) - height(&sunk)).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_command_of_another_width_or_before_connecting_is_refused() {
+        let mut robot = SimRobot::new(&SETUP, &Clock::virtual_(), &[]);
+        assert!(matches!(robot.send(&[0.0; 7]), Err(RobotError::State { .. })));
+        robot.connect().unwrap();
+        assert!(matches!(robot.send(&[0.0; 6]), Err(RobotError::Width { found: 6, .. })));
     }
 }

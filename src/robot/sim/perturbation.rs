@@ -33,7 +33,7 @@ pub struct Perturbation {
 }
 
 impl Perturbation {
-    /// A function of the seed; `level` 0 disturbs nothing, 1 is what demonstrations are recorded with.
+    /// A function of the seed; `level` 0 disturbs nothing; demonstrations begin after levels of 1 and 1.5.
     pub fn new(seed: u64, level: f32) -> Perturbation {
         let random = crate::random::stream(seed, "sim/perturbation", &[]);
         Perturbation { random, level, push: [0.0; 6], left: 0, slip: (0.0, 0) }

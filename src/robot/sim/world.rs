@@ -205,6 +205,12 @@ impl World {
         self.held.is_none() && self.is_on(self.scene.pedestals[self.scene.goal()])
     }
 
+    fn is_on_platform(&self) -> bool {
+        let (ball, top) = (self.ball(), self.platform());
+        let away = ((ball[0] - top[0]).powi(2) + (ball[1] - top[1]).powi(2)).sqrt();
+        away < PLATFORM_RADIUS && (ball[2] - top[2] - BALL_RADIUS).abs() < 0.006
+    }
+
     fn is_on(&self, top: [f64; 2]) -> bool {
         let ball = self.ball();
         let away = ((ball[0] - top[0]).powi(2) + (ball[1] - top[1]).powi(2)).sqrt();
@@ -285,7 +291,10 @@ impl World {
 
     fn judge(&mut self) {
         let Some(body) = self.physics.bodies.get(self.ball.0) else { return };
-        let still = body.linvel().length() < RESTING + self.platform_velocity().abs() as f32;
+        let linear = body.linvel();
+        // At rest against what it lies on, which may be the moving platform.
+        let under = if self.is_on_platform() { self.platform_velocity() as f32 } else { 0.0 };
+        let still = Vector::new(linear.x, linear.y - under, linear.z).length() < RESTING;
         self.rested = if still && self.held.is_none() { self.rested + 1 } else { 0 };
         let ball = self.ball();
         let goal = self.scene.goal();

@@ -329,7 +329,10 @@ impl Core {
         });
         let dead = self.settings.dead_man.is_some_and(|limit| now.saturating_sub(self.heartbeat) > limit);
         match verdict {
-            Verdict::Stop(fault) if self.arm == ArmState::Armed => self.finish(End::Fault(fault.to_string())),
+            // Also where it holds already, because of a fault that has lasted too long by now.
+            Verdict::Stop(fault) if self.arm == ArmState::Armed || (self.arm == ArmState::Holding && self.watched) => {
+                self.finish(End::Fault(fault.to_string()))
+            }
             Verdict::Hold(fault) if self.arm == ArmState::Armed => self.hold(fault.to_string(), true, now),
             Verdict::Well if self.arm == ArmState::Holding && self.watched && self.settings.recover => {
                 self.say(now, Level::Info, "what held the arm is over: it moves on".into());
