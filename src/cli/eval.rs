@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::cli::output::{print, tell};
 use crate::config::ranges::{self, RangeError};
+use crate::config::train::DeviceKind;
 use crate::error::Failure;
 use crate::eval::campaign::{self, Policies, Progress};
 use crate::eval::grid::{Grid, Method, Wanted, variant_name};
@@ -40,6 +41,7 @@ Examples:
                                                      two checkpoints in one table; the same command continues
   vlash eval --latency 184.5ms,5444ms                a published setting: waiting at one, asynchronous at the other
   vlash eval --latency trace.json                    recorded latencies: [180.2, 191.7, …] in ms
+  vlash eval --real-time --seeds 0..9                 the latency that this machine has, in real time
   vlash eval outputs/sim --open-loop /data/pick --episodes 40:50
                                                      errors on recorded episodes, by joint and step
 
@@ -68,6 +70,9 @@ pub struct Args {
     /// Inference latencies instead: 184.5ms, 0.2s, or a JSON file of recorded milliseconds
     #[arg(long, value_name = "TIMES", value_delimiter = ',')]
     latency: Vec<String>,
+    /// The latency of the policy on this machine instead: rollouts in real time, one after another
+    #[arg(long)]
+    real_time: bool,
     /// Whether the platform with the ball stands or travels
     #[arg(long, value_name = "static|moving", default_value = "static", value_parser = variant)]
     variant: Variant,
@@ -94,6 +99,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    args.one_latency()?;
     if let Some(dataset) = args.open_loop.dataset() {
         return open_loop::run(&args, dataset);
     }
@@ -101,11 +107,29 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 }
 
 impl Args {
-    /// Seeds × modes × delays on the virtual clock.
+    /// A latency is measured or injected.
+    fn one_latency(&self) -> Result<(), EvalError> {
+        let given = [
+            (self.delays.is_some(), "--delays injects an inference delay"),
+            (!self.latency.is_empty(), "--latency injects an inference latency"),
+            (self.threads.is_some_and(|threads| threads > 1), "--threads runs rollouts beside each other"),
+            (self.open_loop.dataset().is_some(), "--open-loop predicts on recordings"),
+        ];
+        match given.into_iter().find(|(given, _)| self.real_time && *given) {
+            None => Ok(()),
+            Some((_, what)) => Err(EvalError::Setting {
+                problem: format!("{what}; --real-time measures the latency of this machine, one rollout after another"),
+                hint: "leave one of the two out".into(),
+            }),
+        }
+    }
+
+    /// Seeds × modes × delays.
     fn grid(&self) -> Result<ExitCode, Failure> {
         let sources = self.sources()?;
         let policies: Vec<&dyn Policies> = sources.iter().map(|source| source as &dyn Policies).collect();
-        let mut grids = policies.iter().map(|policy| Grid::new(self.wanted()?, policy.facts()));
+        let machine = sources.first().filter(|_| self.real_time).map(|source| machine(source.device()));
+        let mut grids = policies.iter().map(|policy| Grid::new(self.wanted(machine.as_deref())?, policy.facts()));
         let mut grid = grids.next().transpose()?.ok_or_else(|| EvalError::Report("no policy".into()))?;
         for other in grids {
             let other = other?;
@@ -127,22 +151,25 @@ impl Args {
         let rolled =
             campaign::run(&grid, &policies, Some(&ledger), self.threads(), &|progress| say(progress, begun, &last))?;
         let facets = policies.iter().map(|policy| policy.facet()).collect();
-        let report = Report::new(&grid, "virtual", facets, &rolled, Vec::new());
+        let report = Report::new(&grid, facets, &rolled);
         self.show(&report)?;
         Ok(ExitCode::SUCCESS)
     }
 
     fn sources(&self) -> Result<Vec<Source>, Failure> {
-        let first = Source::open(self.checkpoint.as_deref(), self.steps())?;
-        let second = self.compare.as_deref().map(|path| Source::open(Some(path), self.steps())).transpose()?;
+        let device = if self.real_time { DeviceKind::Auto } else { DeviceKind::Cpu };
+        let open = |path| Source::open(path, self.steps(), device);
+        let first = open(self.checkpoint.as_deref())?;
+        let second = self.compare.as_deref().map(|path| open(Some(path))).transpose()?;
         Ok([Some(first), second].into_iter().flatten().collect())
     }
 
-    fn wanted(&self) -> Result<Wanted, EvalError> {
-        let mut lags = Vec::new();
+    /// What is asked for; `machine` is the one to be measured.
+    fn wanted(&self, machine: Option<&str>) -> Result<Wanted, EvalError> {
+        let mut lags: Vec<Lag> = machine.map(Lag::measured).into_iter().collect();
         let delays = match &self.delays {
             Some(delays) => delays.as_slice(),
-            None if self.latency.is_empty() => &DELAYS,
+            None if self.latency.is_empty() && machine.is_none() => &DELAYS,
             None => &[],
         };
         lags.extend(delays.iter().map(|&ticks| Lag::fixed(usize::try_from(ticks).unwrap_or(usize::MAX))));
@@ -182,6 +209,11 @@ impl Args {
         save(&self.out, &files)?;
         Ok(print(if self.json { &json } else { &text })?)
     }
+}
+
+/// Name and device of the machine that is measured.
+fn machine(device: &str) -> String {
+    format!("{} ({device})", crate::track::host())
 }
 
 /// Writes files into `directory`, each whole.

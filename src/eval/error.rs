@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::dataset::DatasetError;
 use crate::error::{Explain, Kind};
+use crate::realtime::control::RolloutError;
 use crate::realtime::policy::InferError;
 
 /// Why there is no table.
@@ -21,6 +22,9 @@ pub enum EvalError {
 
     #[error("{rollout}: {found}")]
     Rollout { rollout: String, found: String },
+
+    #[error("{rollout}: it did not begin, or the arm failed")]
+    Control { rollout: String, source: RolloutError },
 
     #[error("{policy}: {found}")]
     Policy { policy: String, found: String, hint: String, kind: Kind },
@@ -49,6 +53,7 @@ impl Explain for EvalError {
             EvalError::Policy { kind, .. } => *kind,
             EvalError::Io { .. } => Kind::Environment,
             EvalError::Infer { source, .. } => source.kind(),
+            EvalError::Control { source, .. } => source.kind(),
             EvalError::Dataset(error) => error.kind(),
             EvalError::Rollout { .. } | EvalError::Report(_) => Kind::Internal,
         }
@@ -59,6 +64,7 @@ impl Explain for EvalError {
             EvalError::Setting { hint, .. } | EvalError::Policy { hint, .. } => Some(hint.clone()),
             EvalError::Io { .. } => Some("choose a directory that can be written: --out DIR".into()),
             EvalError::Infer { source, .. } => source.hint(),
+            EvalError::Control { source, .. } => source.hint(),
             EvalError::Dataset(error) => error.hint(),
             EvalError::Rollout { .. } | EvalError::Report(_) => None,
         }

@@ -8,8 +8,8 @@ use super::error::EvalError;
 use super::grid::{Cell, Grid, Method};
 use super::rollout::{Ending, Rollout};
 use crate::realtime::filter::{FilterSettings, SafetyFilter};
-use crate::realtime::metrics::{Metrics, Recorder, TickFacts};
-use crate::realtime::policy::{ChunkPolicy, InferError, Request};
+use crate::realtime::metrics::{Recorder, TickFacts};
+use crate::realtime::policy::{ChunkPolicy, InferError, PolicyFacts, Request};
 use crate::realtime::scheduler::{Command, Event, Launch, Mode, Overlap, Scheduler, Settings};
 use crate::robot::sim::render::{Camera, render};
 use crate::robot::sim::world::FPS;
@@ -40,6 +40,8 @@ struct Stage<'a> {
     /// By launch, until its chunk begins: the number and the state that the policy was told.
     told: Vec<(u64, Vec<f32>)>,
     inferences: usize,
+    /// Why nothing more is commanded.
+    stopped: Option<String>,
 }
 
 /// Rolls out `cell` in the world of `seed` with `policy`, whose chunks arrive as late as the cell's lag says.
@@ -54,7 +56,7 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) ->
     let mut filter = SafetyFilter::new(&names, &Limits::piper(), FilterSettings::new(FPS))
         .map_err(|error| wrong(error.to_string()))?;
     filter.begin(&world.joints()).map_err(|error| wrong(error.to_string()))?;
-    let scheduler = Scheduler::new(settings(grid, cell, policy)).map_err(|error| wrong(error.to_string()))?;
+    let scheduler = Scheduler::new(schedule(grid, cell, policy.facts())).map_err(|error| wrong(error.to_string()))?;
     let limit = (grid.time_limit_s * FPS).ceil() as u64;
     let recorder = Recorder::new(&names, &[GRIPPER], FPS, usize::try_from(limit).unwrap_or(0));
     let mut stage = Stage {
@@ -68,6 +70,7 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) ->
         pending: None,
         told: Vec::new(),
         inferences: 0,
+        stopped: None,
     };
     let mut ending = Ending::TimeLimit;
     for tick in 0..limit {
@@ -81,11 +84,11 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) ->
         }
         break;
     }
-    Ok(rollout(ending, &stage))
+    Ok(rollout(ending, stage))
 }
 
-fn settings(grid: &Grid, cell: &Cell, policy: &dyn ChunkPolicy) -> Settings {
-    let facts = policy.facts();
+/// How chunks of a policy of these facts follow one another. A latency that is not known before is measured as it goes.
+pub(super) fn schedule(grid: &Grid, cell: &Cell, facts: &PolicyFacts) -> Settings {
     let mode = match cell.method {
         Method::Sync => Mode::Sync,
         Method::Async => Mode::Async,
@@ -94,7 +97,9 @@ fn settings(grid: &Grid, cell: &Cell, policy: &dyn ChunkPolicy) -> Settings {
         Method::RtcTrained => Mode::RtcTrained,
     };
     let mut settings = Settings::new(mode, facts.horizon, grid.execute, facts.action_dim, FPS);
-    settings.overlap = Overlap::Fixed(cell.lag.planned());
+    if cell.lag.machine().is_none() {
+        settings.overlap = Overlap::Fixed(cell.lag.planned());
+    }
     settings.trained_delay = facts.trained_delay;
     settings.rtc_trained_delay = facts.rtc_trained_delay;
     settings.grippers = vec![GRIPPER];
@@ -150,13 +155,13 @@ impl Stage<'_> {
     fn deliver(&mut self, tick: u64) -> bool {
         let Some(ready) = self.pending.take_if(|pending| pending.due <= tick) else { return true };
         let horizon = self.policy.facts().horizon;
-        let sound = self.filter.check(ready.chunk, &ready.actions, horizon).is_ok();
-        if sound {
-            self.scheduler.arrive(ready.chunk, &ready.actions, None);
-        } else {
+        if let Err(rejection) = self.filter.check(ready.chunk, &ready.actions, horizon) {
             self.recorder.rejected_chunk();
+            self.stopped = Some(rejection.to_string());
+            return false;
         }
-        sound
+        self.scheduler.arrive(ready.chunk, &ready.actions, None);
+        true
     }
 
     fn infer(&mut self, tick: u64, launch: Launch) -> Result<(), InferError> {
@@ -205,24 +210,13 @@ impl Stage<'_> {
     }
 }
 
-fn rollout(ending: Ending, stage: &Stage<'_>) -> Rollout {
-    let metrics: Metrics = stage.recorder.summary();
-    let count = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    let mean = |values: &crate::realtime::metrics::Distribution| (values.count > 0).then_some(values.mean);
+fn rollout(ending: Ending, stage: Stage<'_>) -> Rollout {
     Rollout {
         ending,
         seconds: stage.world.time(),
-        ticks: count(metrics.ticks),
         inferences: stage.inferences,
-        chunks: count(metrics.chunks),
-        held: count(metrics.held_ticks),
-        continued: count(metrics.continued_ticks),
-        misses: count(metrics.late_chunks),
-        clipped: count(metrics.clipped_ticks),
-        jerk: metrics.jerk_rms,
-        boundary_jump: mean(&metrics.boundary_jump),
-        state_error: mean(&metrics.state_error),
-        image_age: mean(&metrics.observation_age_ms).map(|age| age * FPS / 1e3),
+        reason: stage.stopped,
+        ..Rollout::of(&stage.recorder.summary())
     }
 }
 
@@ -231,49 +225,10 @@ mod tests {
     use super::*;
     use crate::eval::grid::Wanted;
     use crate::eval::lag::Lag;
-    use crate::realtime::policy::{Inferred, PolicyFacts, Timing};
+    use crate::eval::testing::{Turning, facts};
     use crate::robot::sim::Variant;
 
-    /// Turns joint 1 by a little a step, from the state that it is told.
-    struct Turning {
-        facts: PolicyFacts,
-        /// Which inference gives a number that is none.
-        broken: Option<usize>,
-        asked: usize,
-    }
-
-    impl ChunkPolicy for Turning {
-        fn facts(&self) -> &PolicyFacts {
-            &self.facts
-        }
-
-        fn infer(&mut self, request: &Request) -> Result<Inferred, InferError> {
-            assert_eq!(request.images.len(), 2);
-            let step = |row: usize| {
-                let mut action = request.state.clone();
-                action[0] += 0.002 * (row + 1) as f32;
-                action
-            };
-            let mut actions: Vec<f32> = (0..self.facts.horizon).flat_map(step).collect();
-            if self.broken == Some(self.asked) {
-                actions[9] = f32::NAN;
-            }
-            self.asked += 1;
-            Ok(Inferred { actions, timing: Timing::default() })
-        }
-    }
-
     fn rolled(method: Method, lag: usize, broken: Option<usize>) -> Rollout {
-        let facts = PolicyFacts {
-            horizon: 16,
-            action_dim: 7,
-            state_dim: 7,
-            joints: None,
-            cameras: vec!["front".into(), "wrist".into()],
-            trained_delay: 8,
-            rtc_trained_delay: 0,
-            action_range: None,
-        };
         let wanted = Wanted {
             variant: Variant::Static,
             seeds: vec![1],
@@ -282,9 +237,9 @@ mod tests {
             execute: Some(8),
             time_limit_s: 2.4,
         };
-        let grid = Grid::new(wanted, &facts).unwrap();
+        let grid = Grid::new(wanted, &facts()).unwrap();
         let cell = grid.cells[0].clone();
-        run(&grid, &cell, 1, &mut Turning { facts, broken, asked: 0 }).unwrap()
+        run(&grid, &cell, 1, &mut Turning::new(broken)).unwrap()
     }
 
     #[test]
@@ -315,5 +270,7 @@ mod tests {
     fn a_chunk_that_is_no_number_ends_its_rollout_and_nothing_else() {
         let rollout = rolled(Method::Sync, 0, Some(2));
         assert_eq!((rollout.ending, rollout.ticks), (Ending::Stopped, 16));
+        let reason = rollout.reason.unwrap();
+        assert!(reason.contains("joint_3 is NaN at step 1 of 16"), "{reason}");
     }
 }

@@ -103,6 +103,11 @@ impl Judge {
         let table = self.0.table();
         (table.world.outcome(), table.world.progress())
     }
+
+    /// Simulated seconds since the scene began.
+    pub fn time(&self) -> f64 {
+        self.0.table().world.time()
+    }
 }
 
 impl SimRobot {
