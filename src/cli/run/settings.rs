@@ -84,6 +84,7 @@ pub fn rollout(
         arm: !config.robot.confirm,
         duration: Some(seconds(config.control.duration_s)),
         exit: if config.robot.on_exit == "rest" { Exit::Rest } else { Exit::Hold },
+        rest_pace: config.limits.approach_speed,
         injected: if latency.is_zero() { Injected::None } else { Injected::Fixed(latency) },
         priority: Priority { fifo: realtime.then_some(FIFO), lock_memory: realtime },
         spin: if realtime { SPIN } else { Duration::ZERO },
