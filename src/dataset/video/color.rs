@@ -139,9 +139,56 @@ pub(super) fn to_rgb(picture: &Picture<'_>) -> Vec<u8> {
     rgb
 }
 
+/// Weights of R, G and B, 16 fractional bits: BT.601 in limited range. Those of a chroma sample sum to 0.
+const LUMA_OF: [i32; 3] = [16_829, 33_039, 6_416];
+const U_OF: [i32; 3] = [-9_714, -19_070, 28_784];
+const V_OF: [i32; 3] = [28_784, -24_103, -4_681];
+
+/// The inverse of [`to_rgb`] for [`ColorSpace::UNSTATED`]: the planes Y, U and V behind one another, without padding.
+/// Width and height are even; a chroma sample is the mean of its 2×2 pixels.
+pub(super) fn from_rgb(rgb: &[u8], width: usize, height: usize) -> Vec<u8> {
+    let (pixels, quarter) = (width * height, width * height / 4);
+    let mut planes = vec![0; pixels + 2 * quarter];
+    let (luma, chroma) = planes.split_at_mut(pixels);
+    let weighted =
+        |weights: [i32; 3], sum: [i32; 3]| weights.iter().zip(sum).map(|(weight, v)| weight * v).sum::<i32>();
+    for (value, pixel) in luma.iter_mut().zip(rgb.chunks_exact(3)) {
+        let sum = [pixel[0], pixel[1], pixel[2]].map(i32::from);
+        *value = (16 + ((weighted(LUMA_OF, sum) + (1 << 15)) >> 16)) as u8;
+    }
+    let (u, v) = chroma.split_at_mut(quarter);
+    let rows = rgb.chunks_exact(2 * width * 3).zip(u.chunks_exact_mut(width / 2).zip(v.chunks_exact_mut(width / 2)));
+    for (rows, (u, v)) in rows {
+        let (upper, lower) = rows.split_at(width * 3);
+        for (((upper, lower), u), v) in upper.chunks_exact(6).zip(lower.chunks_exact(6)).zip(u).zip(v) {
+            let sum = |c: usize| [upper[c], upper[c + 3], lower[c], lower[c + 3]].map(i32::from).iter().sum::<i32>();
+            let sum = [sum(0), sum(1), sum(2)];
+            *u = (128 + ((weighted(U_OF, sum) + (1 << 17)) >> 18)) as u8;
+            *v = (128 + ((weighted(V_OF, sum) + (1 << 17)) >> 18)) as u8;
+        }
+    }
+    planes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every 17th level of each channel, as blocks of one colour: nothing is lost but by rounding.
+    #[test]
+    fn colours_survive_the_way_to_yuv_and_back() {
+        let levels = || (0..=255u8).step_by(17);
+        for color in levels().flat_map(|r| levels().flat_map(move |g| levels().map(move |b| [r, g, b]))) {
+            let planes = from_rgb(&color.repeat(4), 2, 2);
+            let plane = |data, stride| Plane { data, stride };
+            let (y, u, v) = (plane(&planes[..4], 2), plane(&planes[4..5], 1), plane(&planes[5..], 1));
+            let found = to_rgb(&Picture { width: 2, height: 2, y, u, v, space: ColorSpace::UNSTATED });
+            let farthest = found.iter().zip(color.repeat(4)).map(|(a, b)| a.abs_diff(b)).max().unwrap();
+            assert!(farthest <= 3, "{color:?}: {found:?}");
+        }
+        assert_eq!(from_rgb(&[255; 12], 2, 2), [235, 235, 235, 235, 128, 128]);
+        assert_eq!(from_rgb(&[0; 12], 2, 2), [16, 16, 16, 16, 128, 128]);
+    }
 
     #[test]
     fn the_derived_coefficients_are_those_of_the_reference() {

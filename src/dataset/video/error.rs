@@ -74,6 +74,66 @@ impl Explain for VideoError {
     }
 }
 
+/// Why a video could not be written. What was begun under a temporary name is gone then.
+#[derive(Debug, thiserror::Error)]
+pub enum VideoWriteError {
+    #[error(
+        "a video of {width}x{height} pixels cannot be encoded as H.264: both sides must be even, at least {min}, and at \
+         most {long} and {short}",
+        min = SMALLEST_SIDE, long = LONGEST_SIDE, short = LONGEST_SHORT_SIDE
+    )]
+    Size { width: usize, height: usize },
+    #[error("a video of {fps} frames a second cannot be written: a rate is from 1 to {FASTEST}")]
+    Rate { fps: u32 },
+    #[error("frame {frame} has {found}, the video has {expected}")]
+    Frame { frame: usize, found: String, expected: String },
+    #[error("encoding frame {frame} failed: {found}")]
+    Encode { frame: usize, found: String },
+    /// Streams that cannot stand in one track.
+    #[error("cannot join videos into {}: {found}", file.display())]
+    Join { file: PathBuf, found: String },
+    #[error("the video {} would hold {frames} frames; a file holds 1 to {most}", file.display())]
+    Length { file: PathBuf, frames: usize, most: usize },
+    #[error("cannot write the video {}", file.display())]
+    Io { file: PathBuf, source: io::Error },
+}
+
+/// Pixels: one macroblock, and what OpenH264 takes at most.
+pub(super) const SMALLEST_SIDE: usize = 16;
+pub(super) const LONGEST_SIDE: usize = 3840;
+pub(super) const LONGEST_SHORT_SIDE: usize = 2160;
+/// Frames a second.
+pub(super) const FASTEST: u32 = 1000;
+
+impl Explain for VideoWriteError {
+    fn kind(&self) -> Kind {
+        match self {
+            VideoWriteError::Size { .. }
+            | VideoWriteError::Rate { .. }
+            | VideoWriteError::Frame { .. }
+            | VideoWriteError::Join { .. }
+            | VideoWriteError::Length { .. } => Kind::Input,
+            VideoWriteError::Io { .. } => Kind::Environment,
+            VideoWriteError::Encode { .. } => Kind::Internal,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            VideoWriteError::Size { width, height } => Some(format!(
+                "crop or pad the pictures to {}x{}, or store them as PNG",
+                (width + width % 2).clamp(SMALLEST_SIDE, LONGEST_SIDE),
+                (height + height % 2).clamp(SMALLEST_SIDE, LONGEST_SIDE)
+            )),
+            VideoWriteError::Io { file, .. } => {
+                let directory = quoted(file.parent().unwrap_or(Path::new(".")));
+                Some(format!("check free space and permissions: df -h {directory}; ls -ld {directory}"))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Re-encodes in place, frame for frame, to what every decoder here reads and seeks well (H.264, key frame every 2).
 pub(crate) fn transcode_command(file: &Path) -> String {
     let (old, new) = (quoted(file), quoted(&file.with_extension("transcoded.mp4")));
