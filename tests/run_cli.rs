@@ -145,7 +145,7 @@ fn the_arm_is_left_at_its_rest_pose() {
     let ticks = || told.iter().filter_map(|message| if let Message::Tick(tick) = message { Some(tick) } else { None });
     let home =
         |joints: &[f32]| joints.iter().zip(HOME).map(|(at, home)| (f64::from(*at) - home).abs()).fold(0.0, f64::max);
-    let end = home(&ticks().last().unwrap().state);
+    let end = home(&ticks().next_back().unwrap().state);
     assert!(end < 0.02, "{end} rad from the rest pose");
     let going = |message: &Message| matches!(message, Message::Event { text, .. } if text == "going to the rest pose");
     assert!(told.iter().any(going));

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::dataset::DatasetError;
+use crate::dataset::video::VideoWriteError;
 use crate::error::{Explain, Kind};
 use crate::realtime::control::RolloutError;
 use crate::realtime::policy::InferError;
@@ -32,6 +33,9 @@ pub enum EvalError {
     #[error(transparent)]
     Dataset(#[from] DatasetError),
 
+    #[error(transparent)]
+    Video(#[from] VideoWriteError),
+
     #[error("cannot write the report: {0}")]
     Report(String),
 }
@@ -55,6 +59,7 @@ impl Explain for EvalError {
             EvalError::Infer { source, .. } => source.kind(),
             EvalError::Control { source, .. } => source.kind(),
             EvalError::Dataset(error) => error.kind(),
+            EvalError::Video(error) => error.kind(),
             EvalError::Rollout { .. } | EvalError::Report(_) => Kind::Internal,
         }
     }
@@ -66,6 +71,7 @@ impl Explain for EvalError {
             EvalError::Infer { source, .. } => source.hint(),
             EvalError::Control { source, .. } => source.hint(),
             EvalError::Dataset(error) => error.hint(),
+            EvalError::Video(error) => error.hint(),
             EvalError::Rollout { .. } | EvalError::Report(_) => None,
         }
     }

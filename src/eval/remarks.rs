@@ -2,6 +2,7 @@
 
 use super::grid::{Grid, Method};
 use super::report::{CellReport, PolicyFacet, Rolled};
+use super::rollout::Rollout;
 use super::table::letter;
 use crate::robot::sim::world::FPS;
 
@@ -14,23 +15,29 @@ pub(super) fn all(grid: &Grid, policies: &[PolicyFacet], cells: &[CellReport], r
              changes"
         ));
         notes.extend(cells.iter().filter_map(|cell| beyond_training(cell, policies)));
-        notes.extend(skipped(rolled));
+        notes.extend(lost_ticks(rolled));
     }
     notes.extend(stopped(grid, rolled));
     notes
 }
 
-/// Whether the machine kept up with the control rate.
-fn skipped(rolled: &[Rolled]) -> Option<String> {
+/// Whether the machine kept up with the control rate and the cameras.
+fn lost_ticks(rolled: &[Rolled]) -> Vec<String> {
     let all = || rolled.iter().flat_map(|rolled| &rolled.rollouts);
-    let skipped: usize = all().map(|rollout| rollout.skipped).sum();
-    let ticks = skipped + all().map(|rollout| rollout.ticks).sum::<usize>();
-    let share = 100.0 * skipped as f64 / ticks.max(1) as f64;
-    (skipped > 0).then(|| {
+    let sum = |of: fn(&Rollout) -> usize| all().map(of).sum::<usize>();
+    let ticks = sum(|rollout| rollout.skipped + rollout.ticks);
+    let share =
+        |lost: usize| format!("{lost} of {ticks} control ticks ({:.1} %)", 100.0 * lost as f64 / ticks.max(1) as f64);
+    let (skipped, inactive) = (sum(|rollout| rollout.skipped), sum(|rollout| rollout.inactive));
+    let skipped =
+        (skipped > 0).then(|| format!("{} were passed over, because the machine was late for them", share(skipped)));
+    let inactive = (inactive > 0).then(|| {
         format!(
-            "{skipped} of {ticks} control ticks ({share:.1} %) were passed over, because the machine was late for them"
+            "in {} the policy did not have the arm: the watchdog held it, or it was on its way to a far start",
+            share(inactive)
         )
-    })
+    });
+    skipped.into_iter().chain(inactive).collect()
 }
 
 /// In mode `vlash` the plan is bounded by the training, so that chunks of a slower policy come late (FF-23).
@@ -65,7 +72,6 @@ mod tests {
     use crate::eval::grid::Wanted;
     use crate::eval::lag::Lag;
     use crate::eval::report::Report;
-    use crate::eval::rollout::Rollout;
     use crate::eval::table;
     use crate::eval::testing::{facet, facts};
     use crate::robot::sim::Variant;
@@ -84,6 +90,7 @@ mod tests {
         let slow = Rollout {
             ticks: 28,
             skipped: 2,
+            inactive: 3,
             reason: Some("camera front: last new frame 3100 ms ago".into()),
             latencies_ms: vec![100.0, 300.0, 310.0],
             ..Rollout::default()

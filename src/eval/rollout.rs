@@ -53,6 +53,9 @@ pub struct Rollout {
     /// In real time: control ticks that were passed over because the machine was late.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: usize,
+    /// In real time: ticks in which the arm was not under the policy, held by the watchdog or on its way to a far start.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub inactive: usize,
     /// In real time: measured latencies of its inferences, milliseconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies_ms: Vec<f64>,
@@ -75,6 +78,7 @@ impl Rollout {
             misses: count(metrics.late_chunks),
             clipped: count(metrics.clipped_ticks),
             skipped: count(metrics.missed_ticks),
+            inactive: count(metrics.inactive_ticks),
             jerk: metrics.jerk_rms,
             boundary_jump: mean(&metrics.boundary_jump),
             state_error: mean(&metrics.state_error),

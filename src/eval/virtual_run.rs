@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::error::EvalError;
 use super::grid::{Cell, Grid, Method};
+use super::pictures::Shown;
 use super::rollout::{Ending, Rollout};
 use crate::realtime::filter::{FilterSettings, SafetyFilter};
 use crate::realtime::metrics::{Recorder, TickFacts};
@@ -49,6 +50,30 @@ struct Stage<'a> {
 /// # Errors
 /// The policy gave no chunk, or the settings make no schedule.
 pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) -> Result<Rollout, EvalError> {
+    conduct(grid, cell, seed, policy, None)
+}
+
+/// As [`run`], and what the world looks like after each tick. Nothing else depends on `see`.
+///
+/// # Errors
+/// As [`run`].
+pub fn watched(
+    grid: &Grid,
+    cell: &Cell,
+    seed: u64,
+    policy: &mut dyn ChunkPolicy,
+    see: &mut dyn FnMut(Shown),
+) -> Result<Rollout, EvalError> {
+    conduct(grid, cell, seed, policy, Some(see))
+}
+
+fn conduct(
+    grid: &Grid,
+    cell: &Cell,
+    seed: u64,
+    policy: &mut dyn ChunkPolicy,
+    mut see: Option<&mut dyn FnMut(Shown)>,
+) -> Result<Rollout, EvalError> {
     let name = || format!("{} {} at {}, seed {seed}", grid.variant.name(), cell.method, cell.lag.label);
     let wrong = |found: String| EvalError::Rollout { rollout: name(), found };
     let world = World::new(&Setup { variant: grid.variant, seed });
@@ -74,8 +99,11 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) ->
     };
     let mut ending = Ending::TimeLimit;
     for tick in 0..limit {
-        let going = stage.tick(tick).map_err(|source| EvalError::Infer { rollout: name(), source })?;
-        match (going, stage.world.outcome()) {
+        let sent = stage.tick(tick).map_err(|source| EvalError::Infer { rollout: name(), source })?;
+        if let (Some(see), Some(origin)) = (&mut see, sent) {
+            see(Shown { snapshot: stage.world.snapshot(), waiting: origin == Origin::Hold });
+        }
+        match (sent.is_some(), stage.world.outcome()) {
             (_, Outcome::Placed { .. }) => ending = Ending::Placed,
             (_, Outcome::WrongPedestal) => ending = Ending::WrongPedestal,
             (_, Outcome::Lost) => ending = Ending::Lost,
@@ -107,16 +135,16 @@ pub(super) fn schedule(grid: &Grid, cell: &Cell, facts: &PolicyFacts) -> Setting
 }
 
 impl Stage<'_> {
-    /// One control tick; false: nothing more is to be commanded.
-    fn tick(&mut self, tick: u64) -> Result<bool, InferError> {
+    /// One control tick, and what was commanded; none: nothing more is to be.
+    fn tick(&mut self, tick: u64) -> Result<Option<Origin>, InferError> {
         let measured = self.world.joints();
         if !self.deliver(tick) {
-            return Ok(false);
+            return Ok(None);
         }
         if let Some(launch) = self.scheduler.launch(&measured, &mut self.filter) {
             self.infer(tick, launch)?;
             if !self.deliver(tick) {
-                return Ok(false);
+                return Ok(None);
             }
         }
         let (origin, observed) = match self.scheduler.command() {
@@ -129,7 +157,7 @@ impl Stage<'_> {
                 self.filter.apply(None);
                 (Origin::Hold, None)
             }
-            Command::Stop => return Ok(false),
+            Command::Stop => return Ok(None),
         };
         let clipped = self.filter.counts().clipped;
         let spliced = self.note_events(&measured);
@@ -148,7 +176,7 @@ impl Stage<'_> {
             image_age: observed.map(|observed| Duration::from_secs_f64(tick.saturating_sub(observed) as f64 / FPS)),
         });
         self.world.step(&command);
-        Ok(true)
+        Ok(Some(origin))
     }
 
     /// Hands a chunk over whose time has come; false: the filter rejects it, which ends a rollout as on a robot.
@@ -228,7 +256,7 @@ mod tests {
     use crate::eval::testing::{Turning, facts};
     use crate::robot::sim::Variant;
 
-    fn rolled(method: Method, lag: usize, broken: Option<usize>) -> Rollout {
+    fn grid(method: Method, lag: usize) -> Grid {
         let wanted = Wanted {
             variant: Variant::Static,
             seeds: vec![1],
@@ -237,9 +265,12 @@ mod tests {
             execute: Some(8),
             time_limit_s: 2.4,
         };
-        let grid = Grid::new(wanted, &facts()).unwrap();
-        let cell = grid.cells[0].clone();
-        run(&grid, &cell, 1, &mut Turning::new(broken)).unwrap()
+        Grid::new(wanted, &facts()).unwrap()
+    }
+
+    fn rolled(method: Method, lag: usize, broken: Option<usize>) -> Rollout {
+        let grid = grid(method, lag);
+        run(&grid, &grid.cells[0], 1, &mut Turning::new(broken)).unwrap()
     }
 
     #[test]
@@ -264,6 +295,22 @@ mod tests {
     #[test]
     fn the_same_rollout_gives_the_same_numbers() {
         assert_eq!(rolled(Method::Rtc, 3, None), rolled(Method::Rtc, 3, None));
+    }
+
+    #[test]
+    fn who_watches_sees_every_tick_and_changes_nothing() {
+        let grid = grid(Method::Sync, 4);
+        let mut seen = Vec::new();
+        let mut see = |shown| seen.push(shown);
+        let rollout = watched(&grid, &grid.cells[0], 1, &mut Turning::new(None), &mut see).unwrap();
+        assert_eq!(rollout, rolled(Method::Sync, 4, None));
+        assert_eq!((seen.len(), seen.iter().filter(|shown| shown.waiting).count()), (rollout.ticks, rollout.held));
+        // Four ticks of waiting, then eight of the chunk.
+        let waiting: Vec<bool> = seen[..14].iter().map(|shown| shown.waiting).collect();
+        assert_eq!(waiting, [&[true; 4][..], &[false; 8], &[true; 2]].concat());
+        assert!(
+            seen[3].snapshot.joints == seen[0].snapshot.joints && seen[11].snapshot.joints != seen[3].snapshot.joints
+        );
     }
 
     #[test]
