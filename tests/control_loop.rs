@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arm::{HORIZON, JOINTS, MockArm, NAME, Swing};
 use vlash_forge::realtime::control::{
-    ControlSettings, Core, End, Hooks, Pace, Progress, RolloutError, RolloutSettings, run,
+    ControlSettings, Core, End, Hooks, Pace, Progress, Rest, RolloutError, RolloutSettings, View, run,
 };
 use vlash_forge::realtime::deferred::Deferred;
 use vlash_forge::realtime::filter::FarStart;
@@ -65,6 +65,11 @@ impl Bench {
         for _ in 0..count {
             assert_eq!(self.tick(), None);
         }
+    }
+
+    fn rest(&mut self) -> Rest {
+        let wake = self.pace.wait();
+        self.core.rest(wake.now, wake.missed, &mut self.arm, &[0.5; JOINTS], 0.25).unwrap()
     }
 
     fn steer(&mut self, steer: Steer) {
@@ -207,7 +212,7 @@ fn a_rollout_ends_with_its_time_or_its_task_and_leaves_the_arm_in_order() {
     let control = settings(Mode::Vlash);
     let timed = RolloutSettings { duration: Some(Duration::from_secs(2)), ..RolloutSettings::new(control.clone()) };
     let summary = run(&mut arm, Box::new(Swing::new()), &timed, &clock, None, &asked, &mut Hooks::default()).unwrap();
-    assert_eq!((summary.end, arm.exit, arm.connected), (End::Duration, Some(Exit::Hold), 1));
+    assert_eq!((summary.end, arm.disconnected, arm.connected), (End::Duration, 1, 1));
     assert_eq!(summary.metrics.ticks, 61);
 
     let mut ticks = 0;
@@ -216,9 +221,89 @@ fn a_rollout_ends_with_its_time_or_its_task_and_leaves_the_arm_in_order() {
         Progress { state: Some("placed".into()), over: ticks == 10 }
     };
     let mut hooks = Hooks { progress: Some(&mut progress), view: None };
-    let resting = RolloutSettings { exit: Exit::Rest, ..RolloutSettings::new(control) };
-    let summary = run(&mut arm, Box::new(Swing::new()), &resting, &clock, None, &asked, &mut hooks).unwrap();
-    assert_eq!((summary.end, arm.exit), (End::Done("placed".into()), Some(Exit::Rest)));
+    let held = RolloutSettings::new(control);
+    let summary = run(&mut arm, Box::new(Swing::new()), &held, &clock, None, &asked, &mut hooks).unwrap();
+    assert_eq!((summary.end, arm.disconnected), (End::Done("placed".into()), 2));
+}
+
+/// Runs for a second and is to rest at 0.5 rad; the way that was sent after the last tick under the policy.
+fn rested(first: Option<Steer>) -> (End, Vec<[f32; JOINTS]>) {
+    let clock = Clock::virtual_();
+    let mut arm = MockArm::new(&clock);
+    arm.rest = Some(vec![0.5; JOINTS]);
+    let (steer, asked) = channel();
+    let mut ticks = 0;
+    let mut last = 0;
+    let mut view = |_: View<'_>| {
+        ticks += 1;
+        last = ticks;
+        // When the rollout is at its last tick, so that it is read on the way to rest.
+        if ticks == 31 {
+            first.iter().for_each(|first| steer.send(first.clone()).unwrap());
+        }
+    };
+    let settings = RolloutSettings {
+        duration: Some(Duration::from_secs(1)),
+        exit: Exit::Rest,
+        ..RolloutSettings::new(settings(Mode::Vlash))
+    };
+    let mut hooks = Hooks { progress: None, view: Some(&mut view) };
+    let summary = run(&mut arm, Box::new(Swing::new()), &settings, &clock, None, &asked, &mut hooks).unwrap();
+    assert_eq!(arm.disconnected, 1);
+    (summary.end, arm.sent.split_off(last))
+}
+
+#[test]
+fn at_the_end_the_arm_goes_to_its_rest_pose_slowly() {
+    let (end, way) = rested(None);
+    assert_eq!(end, End::Duration);
+    assert!(way.last().unwrap().iter().all(|at| (at - 0.5).abs() < 1e-3), "{:?}", way.last());
+    // At a quarter of 3 rad/s, once what the policy left is braked.
+    let fastest = way.windows(2).skip(5).map(|pair| (pair[1][0] - pair[0][0]).abs()).fold(0.0, f32::max);
+    assert!(way.len() > 15 && fastest > 0.01 && fastest <= 0.75 / 30.0, "{fastest} in {} ticks", way.len());
+}
+
+#[test]
+fn the_way_to_rest_is_not_begun_after_a_fault_and_ends_when_somebody_wants_it_to() {
+    let mut bench = Bench::new(settings(Mode::Vlash), Swing { poison: Some(2), ..Swing::new() });
+    let end = (0..200).find_map(|_| bench.tick()).unwrap();
+    assert!(matches!(end, End::Fault(_)) && !bench.core.may_rest(), "{end:?}");
+    for steer in [Steer::EmergencyStop, Steer::Hold, Steer::Stop] {
+        let (_, way) = rested(Some(steer.clone()));
+        assert!(way.is_empty(), "{steer:?}: {way:?}");
+    }
+
+    // In the middle of the way.
+    let mut bench = Bench::new(settings(Mode::Vlash), Swing::new());
+    bench.ticks(30);
+    bench.core.finish(End::Duration);
+    assert_eq!(bench.tick(), Some(End::Duration));
+    assert!(bench.core.may_rest());
+    for _ in 0..5 {
+        assert_eq!(bench.rest(), Rest::Going);
+    }
+    let sent = bench.arm.sent.len();
+    bench.steer(Steer::EmergencyStop);
+    assert_eq!((bench.rest(), bench.arm.stopped, bench.arm.sent.len()), (Rest::BrokenOff, 1, sent));
+    assert!(!bench.core.may_rest());
+}
+
+#[test]
+fn on_the_way_to_rest_the_arm_waits_for_what_is_late_and_stays_when_it_does_not_come() {
+    let mut bench = Bench::new(settings(Mode::Vlash), Swing::new());
+    bench.ticks(30);
+    bench.core.finish(End::Duration);
+    bench.tick();
+    bench.arm.stall = true;
+    (0..10).for_each(|_| assert_eq!(bench.rest(), Rest::Going));
+    assert!(!bench.moved(4));
+    bench.arm.stall = false;
+    (0..5).for_each(|_| assert_eq!(bench.rest(), Rest::Going));
+    assert!(bench.moved(4));
+    bench.arm.stall = true;
+    // Three seconds.
+    let ended = (0..120).position(|_| bench.rest() == Rest::BrokenOff);
+    assert!(ended.is_some_and(|ticks| (85..95).contains(&ticks)), "{ended:?}");
 }
 
 #[test]

@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::Bench;
+use vlash_forge::realtime::boxed;
 use vlash_forge::realtime::report::{JSON, LATENCY, MARKDOWN, PERIOD, Report, TIMELINE};
+use vlash_forge::robot::sim::ik::HOME;
 use vlash_forge::track::steering;
 use vlash_forge::track::telemetry::{Message, Steer, TELEMETRY_FILE};
 
@@ -95,6 +97,58 @@ fn a_camera_that_stalls_holds_the_arm() {
     assert!(lines.contains("ms ago (limit 100 ms)"), "{lines}");
     let held = |message: &Message| matches!(message, Message::Status(status) if status.reason.is_some());
     assert!(messages(&bench.path("r")).iter().any(held));
+}
+
+/// The policy in the box with NaN where joint 4 is computed.
+fn broken_policy(bench: &Bench) -> PathBuf {
+    let place = bench.path("broken");
+    let whole = boxed::ensure(&bench.path("whole")).unwrap();
+    fs::create_dir(&place).unwrap();
+    for entry in fs::read_dir(whole).unwrap().flatten() {
+        fs::copy(entry.path(), place.join(entry.file_name())).unwrap();
+    }
+    let weights = place.join("model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    let length = usize::try_from(u64::from_le_bytes(bytes[..8].try_into().unwrap())).unwrap();
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let bias = &header["model.action_out_proj.bias"];
+    assert_eq!(bias["dtype"], "BF16");
+    let at = 8 + length + usize::try_from(bias["data_offsets"][0].as_u64().unwrap()).unwrap() + 3 * 2;
+    bytes[at..at + 2].copy_from_slice(&0x7fc0u16.to_le_bytes());
+    fs::write(weights, bytes).unwrap();
+    place
+}
+
+/// FF-21: nothing is commanded, and the message names the joint and the step.
+#[test]
+fn a_policy_of_nans_never_moves_the_arm() {
+    let bench = Bench::new();
+    let place = broken_policy(&bench);
+    let output = run(&bench, &["--seconds", "2", &format!("policy.path={}", place.display())]);
+    assert_eq!(output.status.code(), Some(64), "{}", error(&output));
+    insta::assert_snapshot!("nan", error(&output));
+    let told = messages(&bench.path("r"));
+    assert!(!told.iter().any(|message| matches!(message, Message::Tick(_))), "{told:?}");
+    assert!(matches!(told.last(), Some(Message::Ended { outcome, .. }) if outcome.contains("NaN")), "{told:?}");
+    assert!(report(&bench.path("r")).episodes.is_empty());
+}
+
+#[test]
+fn the_arm_is_left_at_its_rest_pose() {
+    let bench = Bench::new();
+    // What a busy machine does to the cameras is not asked here.
+    let patient = ["watchdog.camera_age_ms=2000", "watchdog.inference_stop_s=60"];
+    let resting = ["--seconds", "0.5", "robot.on_exit=rest", "limits.approach_speed=0.5"];
+    let output = run(&bench, &[&resting[..], &patient].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    let told = messages(&bench.path("r"));
+    let ticks = || told.iter().filter_map(|message| if let Message::Tick(tick) = message { Some(tick) } else { None });
+    let home =
+        |joints: &[f32]| joints.iter().zip(HOME).map(|(at, home)| (f64::from(*at) - home).abs()).fold(0.0, f64::max);
+    let end = home(&ticks().next_back().unwrap().state);
+    assert!(end < 0.02, "{end} rad from the rest pose");
+    let going = |message: &Message| matches!(message, Message::Event { text, .. } if text == "going to the rest pose");
+    assert!(told.iter().any(going));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::cli::output::{print, tell};
 use crate::config::ranges::{self, RangeError};
+use crate::config::train::DeviceKind;
 use crate::error::Failure;
 use crate::eval::campaign::{self, Policies, Progress};
 use crate::eval::grid::{Grid, Method, Wanted, variant_name};
@@ -22,6 +23,7 @@ use crate::files::write_atomic;
 use crate::robot::sim::Variant;
 
 mod open_loop;
+mod video;
 
 /// Control ticks a second of the simulated arm.
 const FPS: f64 = 30.0;
@@ -29,6 +31,8 @@ const FPS: f64 = 30.0;
 const TIME_LIMIT: f64 = 30.0;
 const TIME_LIMIT_LATENCY: f64 = 180.0;
 const DELAYS: [u64; 6] = [0, 1, 2, 4, 8, 12];
+/// Where waiting is plain to see.
+const VIDEO_DELAY: u64 = 8;
 /// How often progress is said.
 const SAY: Duration = Duration::from_secs(10);
 
@@ -40,6 +44,9 @@ Examples:
                                                      two checkpoints in one table; the same command continues
   vlash eval --latency 184.5ms,5444ms                a published setting: waiting at one, asynchronous at the other
   vlash eval --latency trace.json                    recorded latencies: [180.2, 191.7, …] in ms
+  vlash eval --real-time --seeds 0..9                 the latency that this machine has, in real time
+  vlash eval --video both.mp4 --seeds 3 --latency 267ms
+                                                     sync and vlash side by side, as a film
   vlash eval outputs/sim --open-loop /data/pick --episodes 40:50
                                                      errors on recorded episodes, by joint and step
 
@@ -59,15 +66,21 @@ pub struct Args {
     /// Worlds: 0..49 (both ends included), 0:50, or a list
     #[arg(long, value_name = "A..B", default_value = "0..49")]
     seeds: Numbers,
-    /// Ways of executing chunks: sync, async, vlash, rtc, rtc-trained
-    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "sync,async,vlash")]
+    /// Ways of executing chunks: sync, async, vlash, rtc, rtc-trained [default: sync,async,vlash; sync,vlash with --video]
+    #[arg(long, value_name = "MODES", value_delimiter = ',')]
     modes: Vec<Method>,
-    /// Inference delays in control ticks of 1/30 s [default: 0,1,2,4,8,12, or none with --latency]
+    /// Inference delays in control ticks of 1/30 s [default: 0,1,2,4,8,12; with --video 8]
     #[arg(long, value_name = "TICKS", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(0..=1000))]
     delays: Option<Vec<u64>>,
     /// Inference latencies instead: 184.5ms, 0.2s, or a JSON file of recorded milliseconds
     #[arg(long, value_name = "TIMES", value_delimiter = ',')]
     latency: Vec<String>,
+    /// The latency of the policy on this machine instead: rollouts in real time, one after another
+    #[arg(long)]
+    real_time: bool,
+    /// Only record the first seed at the last delay or latency, the modes side by side
+    #[arg(long, value_name = "FILE.mp4")]
+    video: Option<PathBuf>,
     /// Whether the platform with the ball stands or travels
     #[arg(long, value_name = "static|moving", default_value = "static", value_parser = variant)]
     variant: Variant,
@@ -94,18 +107,53 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    args.contradictions()?;
     if let Some(dataset) = args.open_loop.dataset() {
         return open_loop::run(&args, dataset);
     }
-    args.grid()
+    match &args.video {
+        Some(path) => video::run(&args, path),
+        None => args.grid(),
+    }
 }
 
 impl Args {
-    /// Seeds × modes × delays on the virtual clock.
+    /// # Errors
+    /// Two things of which only one can be done.
+    fn contradictions(&self) -> Result<(), EvalError> {
+        let real = "--real-time measures the latency of this machine, one rollout after another";
+        let film = "--video records rollouts of one policy on the virtual clock";
+        let of_both = [
+            (self.threads.is_some_and(|threads| threads > 1), "--threads runs rollouts beside each other"),
+            (self.open_loop.dataset().is_some(), "--open-loop predicts on recordings"),
+        ];
+        let of_real = [
+            (self.delays.is_some(), "--delays injects an inference delay"),
+            (!self.latency.is_empty(), "--latency injects an inference latency"),
+        ];
+        let of_film = [
+            (self.real_time, "--real-time measures a latency"),
+            (self.compare.is_some(), "--compare rolls out a second policy"),
+        ];
+        let of_real = of_real.into_iter().chain(of_both);
+        let of_film = of_film.into_iter().chain(of_both);
+        let real = of_real.filter(|_| self.real_time).map(|(given, what)| (given, what, real));
+        let film = of_film.filter(|_| self.video.is_some()).map(|(given, what)| (given, what, film));
+        match real.chain(film).find(|(given, ..)| *given) {
+            None => Ok(()),
+            Some((_, what, against)) => Err(EvalError::Setting {
+                problem: format!("{what}; {against}"),
+                hint: "leave one of the two out".into(),
+            }),
+        }
+    }
+
+    /// Seeds × modes × delays.
     fn grid(&self) -> Result<ExitCode, Failure> {
         let sources = self.sources()?;
         let policies: Vec<&dyn Policies> = sources.iter().map(|source| source as &dyn Policies).collect();
-        let mut grids = policies.iter().map(|policy| Grid::new(self.wanted()?, policy.facts()));
+        let machine = sources.first().filter(|_| self.real_time).map(|source| machine(source.device()));
+        let mut grids = policies.iter().map(|policy| Grid::new(self.wanted(machine.as_deref())?, policy.facts()));
         let mut grid = grids.next().transpose()?.ok_or_else(|| EvalError::Report("no policy".into()))?;
         for other in grids {
             let other = other?;
@@ -127,22 +175,26 @@ impl Args {
         let rolled =
             campaign::run(&grid, &policies, Some(&ledger), self.threads(), &|progress| say(progress, begun, &last))?;
         let facets = policies.iter().map(|policy| policy.facet()).collect();
-        let report = Report::new(&grid, "virtual", facets, &rolled, Vec::new());
+        let report = Report::new(&grid, facets, &rolled);
         self.show(&report)?;
         Ok(ExitCode::SUCCESS)
     }
 
     fn sources(&self) -> Result<Vec<Source>, Failure> {
-        let first = Source::open(self.checkpoint.as_deref(), self.steps())?;
-        let second = self.compare.as_deref().map(|path| Source::open(Some(path), self.steps())).transpose()?;
+        let device = if self.real_time { DeviceKind::Auto } else { DeviceKind::Cpu };
+        let open = |path| Source::open(path, self.steps(), device);
+        let first = open(self.checkpoint.as_deref())?;
+        let second = self.compare.as_deref().map(|path| open(Some(path))).transpose()?;
         Ok([Some(first), second].into_iter().flatten().collect())
     }
 
-    fn wanted(&self) -> Result<Wanted, EvalError> {
-        let mut lags = Vec::new();
+    /// What is asked for; `machine` is the one to be measured.
+    fn wanted(&self, machine: Option<&str>) -> Result<Wanted, EvalError> {
+        let mut lags: Vec<Lag> = machine.map(Lag::measured).into_iter().collect();
         let delays = match &self.delays {
             Some(delays) => delays.as_slice(),
-            None if self.latency.is_empty() => &DELAYS,
+            None if self.latency.is_empty() && machine.is_none() && self.video.is_some() => &[VIDEO_DELAY],
+            None if self.latency.is_empty() && machine.is_none() => &DELAYS,
             None => &[],
         };
         lags.extend(delays.iter().map(|&ticks| Lag::fixed(usize::try_from(ticks).unwrap_or(usize::MAX))));
@@ -153,7 +205,11 @@ impl Args {
         Ok(Wanted {
             variant: self.variant,
             seeds: self.seeds.0.iter().map(|&seed| seed as u64).collect(),
-            methods: self.modes.clone(),
+            methods: match (self.modes.as_slice(), &self.video) {
+                ([], Some(_)) => vec![Method::Sync, Method::Vlash],
+                ([], None) => vec![Method::Sync, Method::Async, Method::Vlash],
+                (modes, _) => modes.to_vec(),
+            },
             lags,
             execute: self.execute,
             time_limit_s: self.time_limit.unwrap_or(default),
@@ -182,6 +238,11 @@ impl Args {
         save(&self.out, &files)?;
         Ok(print(if self.json { &json } else { &text })?)
     }
+}
+
+/// Name and device of the machine that is measured.
+fn machine(device: &str) -> String {
+    format!("{} ({device})", crate::track::host())
 }
 
 /// Writes files into `directory`, each whole.

@@ -1,7 +1,8 @@
 //! All rollouts of a grid, as many at a time as there are threads.
 //!
-//! A rollout depends on its key alone: results are the same with any number of threads and in any order. Each thread is a
-//! pool of one, so that operations that would spread over threads stay in theirs: the work is parallel already.
+//! On the virtual clock a rollout depends on its key alone: results are the same with any number of threads and in any
+//! order. Each thread is a pool of one, so that operations that would spread over threads stay in theirs: the work is
+//! parallel already. In real time one rollout follows another, and its inference thread has the whole machine.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +12,7 @@ use super::grid::{Cell, Grid};
 use super::ledger::Ledger;
 use super::report::{PolicyFacet, Rolled};
 use super::rollout::Rollout;
-use super::virtual_run;
+use super::{real_run, virtual_run};
 use crate::realtime::policy::{ChunkPolicy, PolicyFacts};
 
 /// What a policy is forked from.
@@ -71,14 +72,18 @@ pub fn run(
     let one = |at: usize| -> Result<Rollout, EvalError> {
         let job = jobs.get(at).ok_or_else(|| EvalError::Report("a rollout that nobody planned".into()))?;
         let source = policies.get(job.policy).ok_or_else(|| EvalError::Report("a policy that is not there".into()))?;
-        let rollout = virtual_run::run(grid, job.cell, job.seed, source.fork(job.seed)?.as_mut())?;
+        let mut policy = source.fork(job.seed)?;
+        let rollout = match grid.is_real_time() {
+            true => real_run::run(grid, job.cell, job.seed, policy)?,
+            false => virtual_run::run(grid, job.cell, job.seed, policy.as_mut())?,
+        };
         if let Some(ledger) = ledger {
             ledger.add(key(job), &rollout)?;
         }
         say(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, total, resumed });
         Ok(rollout)
     };
-    let fresh = spread(&open, threads, &one)?;
+    let fresh = spread(&open, if grid.is_real_time() { 1 } else { threads }, &one)?;
     let mut fresh = fresh.into_iter();
     let mut rollouts = known.into_iter().map(|known| known.or_else(|| fresh.next())).collect::<Vec<_>>().into_iter();
     let seeds = grid.seeds.len();
@@ -123,7 +128,93 @@ pub(super) fn spread<T: Send>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+    use crate::eval::grid::{Method, Wanted};
+    use crate::eval::lag::Lag;
+    use crate::eval::ledger;
+    use crate::eval::report::Report;
+    use crate::eval::testing::{Turner, facts};
+    use crate::robot::sim::Variant;
+
+    /// Two methods at one delay over four seeds: eight rollouts of a second each.
+    fn grid(variant: Variant, execute: usize) -> Grid {
+        let wanted = Wanted {
+            variant,
+            seeds: vec![0, 1, 2, 3],
+            methods: vec![Method::Sync, Method::Vlash],
+            lags: vec![Lag::fixed(3)],
+            execute: Some(execute),
+            time_limit_s: 1.0,
+        };
+        Grid::new(wanted, &facts()).unwrap()
+    }
+
+    /// Rolls out what is missing in `directory`; the report, and how many rollouts were there already.
+    fn rolled_out(directory: &Path, grid: &Grid, source: &Turner, threads: usize) -> (Report, usize) {
+        let resumed = AtomicUsize::new(0);
+        let say = |progress: Progress| resumed.store(progress.resumed, Ordering::Relaxed);
+        let ledger = Ledger::open(directory).unwrap();
+        let rolled = run(grid, &[source], Some(&ledger), threads, &say).unwrap();
+        (Report::new(grid, vec![source.facet()], &rolled), resumed.into_inner())
+    }
+
+    fn lines(directory: &Path) -> Vec<String> {
+        let text = fs::read_to_string(directory.join(ledger::FILE)).unwrap();
+        text.lines().map(String::from).collect()
+    }
+
+    #[test]
+    fn rollouts_are_the_same_twice_and_with_any_number_of_threads() {
+        let rows = |threads| {
+            let directory = tempfile::tempdir().unwrap();
+            rolled_out(directory.path(), &grid(Variant::Moving, 8), &Turner::new("a"), threads);
+            lines(directory.path()).into_iter().collect::<BTreeSet<_>>()
+        };
+        let alone = rows(1);
+        assert_eq!(alone.len(), 8);
+        assert_eq!(rows(1), alone);
+        assert_eq!(rows(3), alone);
+    }
+
+    #[test]
+    fn what_was_killed_goes_on_with_what_is_missing_and_ends_as_if_it_had_not_been() {
+        let directory = tempfile::tempdir().unwrap();
+        let grid = grid(Variant::Static, 8);
+        let (whole, resumed) = rolled_out(directory.path(), &grid, &Turner::new("a"), 1);
+        assert_eq!(resumed, 0);
+        // As a kill leaves it: three lines, and a part of the fourth.
+        let path = directory.path().join(ledger::FILE);
+        let rows = lines(directory.path());
+        let torn = rows[..3].join("\n") + "\n" + &rows[3][..rows[3].len() / 2];
+        fs::write(&path, torn).unwrap();
+
+        let source = Turner::new("a");
+        let (continued, resumed) = rolled_out(directory.path(), &grid, &source, 2);
+        assert_eq!((resumed, source.forks.load(Ordering::Relaxed)), (3, 5));
+        assert_eq!(continued, whole);
+        assert_eq!(Ledger::open(directory.path()).unwrap().unreadable, 1);
+
+        let source = Turner::new("a");
+        let (again, resumed) = rolled_out(directory.path(), &grid, &source, 2);
+        assert_eq!((resumed, source.forks.load(Ordering::Relaxed)), (8, 0));
+        assert_eq!(again, whole);
+    }
+
+    #[test]
+    fn another_policy_task_or_number_of_actions_has_rollouts_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let resumed =
+            |digest, variant, execute| rolled_out(directory.path(), &grid(variant, execute), &Turner::new(digest), 2).1;
+        assert_eq!(resumed("a", Variant::Static, 8), 0);
+        assert_eq!(resumed("b", Variant::Static, 8), 0);
+        assert_eq!(resumed("a", Variant::Moving, 8), 0);
+        assert_eq!(resumed("a", Variant::Static, 7), 0);
+        assert_eq!(resumed("b", Variant::Static, 8), 8);
+    }
 
     #[test]
     fn work_comes_back_in_its_order_and_stops_at_an_error() {

@@ -4,7 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::dataset::DatasetError;
+use crate::dataset::video::VideoWriteError;
 use crate::error::{Explain, Kind};
+use crate::realtime::control::RolloutError;
 use crate::realtime::policy::InferError;
 
 /// Why there is no table.
@@ -22,11 +24,17 @@ pub enum EvalError {
     #[error("{rollout}: {found}")]
     Rollout { rollout: String, found: String },
 
+    #[error("{rollout}: it did not begin, or the arm failed")]
+    Control { rollout: String, source: RolloutError },
+
     #[error("{policy}: {found}")]
     Policy { policy: String, found: String, hint: String, kind: Kind },
 
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+
+    #[error(transparent)]
+    Video(#[from] VideoWriteError),
 
     #[error("cannot write the report: {0}")]
     Report(String),
@@ -49,7 +57,9 @@ impl Explain for EvalError {
             EvalError::Policy { kind, .. } => *kind,
             EvalError::Io { .. } => Kind::Environment,
             EvalError::Infer { source, .. } => source.kind(),
+            EvalError::Control { source, .. } => source.kind(),
             EvalError::Dataset(error) => error.kind(),
+            EvalError::Video(error) => error.kind(),
             EvalError::Rollout { .. } | EvalError::Report(_) => Kind::Internal,
         }
     }
@@ -59,7 +69,9 @@ impl Explain for EvalError {
             EvalError::Setting { hint, .. } | EvalError::Policy { hint, .. } => Some(hint.clone()),
             EvalError::Io { .. } => Some("choose a directory that can be written: --out DIR".into()),
             EvalError::Infer { source, .. } => source.hint(),
+            EvalError::Control { source, .. } => source.hint(),
             EvalError::Dataset(error) => error.hint(),
+            EvalError::Video(error) => error.hint(),
             EvalError::Rollout { .. } | EvalError::Report(_) => None,
         }
     }

@@ -143,6 +143,10 @@ impl Grid {
         let mut cells = Vec::new();
         for lag in &wanted.lags {
             for &method in &wanted.methods {
+                if method == Method::RtcTrained && lag.machine().is_some() && facts.rtc_trained_delay == 0 {
+                    let problem = "--modes rtc-trained: this policy was not trained to take given actions";
+                    return Err(EvalError::setting(problem, "--modes rtc, or train with train.rtc_max_delay=8"));
+                }
                 match admit(method, lag, horizon, execute) {
                     Ok(()) => cells.push(Cell { method, lag: lag.clone() }),
                     Err(why) if lag.latency.is_some() => {
@@ -168,13 +172,23 @@ impl Grid {
         Ok(Grid { variant, seeds, cells, execute, time_limit_s, notes })
     }
 
+    /// Whether rollouts run in real time, on the latency of the machine that they run on.
+    pub fn is_real_time(&self) -> bool {
+        self.machine().is_some()
+    }
+
+    /// The machine that is measured.
+    pub fn machine(&self) -> Option<&str> {
+        self.cells.iter().find_map(|cell| cell.lag.machine())
+    }
+
     /// The rollouts' keys: for each cell all seeds.
     pub fn key(&self, policy: &str, cell: &Cell, seed: u64) -> Key {
         Key {
             policy: policy.into(),
             variant: variant_name(self.variant).into(),
             method: cell.method,
-            delay: cell.lag.label.clone(),
+            delay: cell.lag.key(),
             execute: self.execute,
             seed,
             time_limit_ms: (self.time_limit_s * 1e3).round() as u64,

@@ -25,19 +25,37 @@ pub struct Lag {
     ticks: Vec<usize>,
     /// In seconds, where it was given so.
     pub latency: Option<f64>,
+    /// The machine that is measured, where the latency is not known before.
+    machine: Option<String>,
 }
 
 impl Lag {
     /// Always `ticks`.
     pub fn fixed(ticks: usize) -> Lag {
-        Lag { label: ticks.to_string(), ticks: vec![ticks], latency: None }
+        Lag { label: ticks.to_string(), ticks: vec![ticks], latency: None, machine: None }
+    }
+
+    /// As long as inference takes on `machine`: such rollouts run in real time.
+    pub fn measured(machine: &str) -> Lag {
+        Lag { label: "measured".into(), ticks: Vec::new(), latency: None, machine: Some(machine.into()) }
+    }
+
+    /// The machine that is measured; none: the latency is injected.
+    pub fn machine(&self) -> Option<&str> {
+        self.machine.as_deref()
+    }
+
+    /// What tells rollouts of this lag from others: what one machine takes says nothing of another.
+    pub fn key(&self) -> String {
+        self.machine.as_ref().map_or_else(|| self.label.clone(), |machine| format!("{} on {machine}", self.label))
     }
 
     /// Always `latency`: a chunk is usable at the first tick that has not begun before.
     pub fn latency(latency: Duration, fps: f64) -> Lag {
         let milliseconds = latency.as_secs_f64() * 1e3;
         let label = format!("{}ms", (milliseconds * 1e3).round() / 1e3);
-        Lag { label, ticks: vec![ticks(latency.as_secs_f64(), fps)], latency: Some(latency.as_secs_f64()) }
+        let seconds = latency.as_secs_f64();
+        Lag { label, ticks: vec![ticks(seconds, fps)], latency: Some(seconds), machine: None }
     }
 
     /// `184.5ms`, `0.2s` (a number alone is milliseconds), or a file with recorded latencies: a JSON array of
@@ -89,6 +107,7 @@ impl Lag {
             label: format!("{name}#{digest}"),
             ticks: seconds.iter().map(|&s| ticks(s, fps)).collect(),
             latency: stats::mean(&seconds),
+            machine: None,
         })
     }
 
@@ -102,12 +121,13 @@ impl Lag {
         self.ticks.get((first + number) % length).copied().unwrap_or(0)
     }
 
-    /// What the scheduler plans with: the 95th percentile, as its estimate from measured latencies would be.
+    /// What the scheduler plans with: the 95th percentile, as its estimate from measured latencies would be. 0 where the
+    /// latency is not known before.
     pub fn planned(&self) -> usize {
         stats::quantile(&self.as_f64(), 0.95).map_or(0, |ticks| ticks.ceil() as usize)
     }
 
-    /// Mean, in ticks.
+    /// Mean, in ticks; 0 where the latency is not known before.
     pub fn mean(&self) -> f64 {
         stats::mean(&self.as_f64()).unwrap_or(0.0)
     }
@@ -156,6 +176,13 @@ mod tests {
         assert_eq!(sorted, [1, 2, 3, 4]);
         assert!((0..20).any(|seed| lag.of(seed, 0) != lag.of(3, 0)));
         assert_eq!((lag.planned(), lag.mean()), (4, 2.5));
+    }
+
+    #[test]
+    fn what_is_measured_belongs_to_its_machine() {
+        let [a, b] = ["orin", "laptop"].map(Lag::measured);
+        assert_eq!((a.label.as_str(), a.key().as_str(), a.machine()), ("measured", "measured on orin", Some("orin")));
+        assert!(a.key() != b.key() && Lag::fixed(4).key() == "4");
     }
 
     #[test]

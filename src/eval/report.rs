@@ -2,10 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::grid::{Grid, Method, variant_name};
+use super::grid::{Cell, Grid, Method, variant_name};
+use super::lag::Lag;
+use super::remarks;
 use super::rollout::Rollout;
 use super::stats::{Share, mean, median};
 use crate::config::ranges;
+use crate::realtime::metrics::Distribution;
+use crate::robot::sim::world::FPS;
 
 /// Of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -22,8 +26,10 @@ pub struct Report {
     /// Actions of a chunk that are executed, n.
     pub execute: usize,
     pub time_limit_s: f64,
-    /// `virtual`: injected delays; `real`: measured on this machine.
+    /// `virtual`: injected delays; `real`: measured on [`Self::machine`].
     pub clock: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     pub policies: Vec<PolicyFacet>,
     pub cells: Vec<CellReport>,
     pub notes: Vec<String>,
@@ -49,6 +55,9 @@ pub struct CellReport {
     pub delay: String,
     /// Mean, in control ticks.
     pub delay_ticks: f64,
+    /// Launch → chunk as measured, milliseconds, over all inferences of its rollouts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<Distribution>,
     pub success: Share,
     /// Seconds to completion, over successes.
     pub time_mean_s: Option<f64>,
@@ -88,30 +97,31 @@ pub struct Rolled {
 
 impl Report {
     /// Of a grid's rollouts.
-    pub fn new(grid: &Grid, clock: &str, policies: Vec<PolicyFacet>, rolled: &[Rolled], notes: Vec<String>) -> Report {
-        let method = |of: &Rolled| grid.cells.get(of.cell).map(|cell| (cell.method, &cell.lag));
-        let beside = |policy: usize, wanted: &dyn Fn(&str, f64) -> bool| {
+    pub fn new(grid: &Grid, policies: Vec<PolicyFacet>, rolled: &[Rolled]) -> Report {
+        let beside = |policy: usize, wanted: &dyn Fn(&Lag) -> bool| {
             rolled.iter().find(|other| {
-                let sync = method(other).is_some_and(|(m, lag)| m == Method::Sync && wanted(&lag.label, lag.mean()));
-                sync && other.policy == policy
+                let sync = |cell: &Cell| cell.method == Method::Sync && wanted(&cell.lag);
+                grid.cells.get(other.cell).is_some_and(sync) && other.policy == policy
             })
         };
         let cells = rolled.iter().filter_map(|own| {
             let cell = grid.cells.get(own.cell)?;
-            let mut report = CellReport::of(own, cell.method, cell.lag.label.clone(), cell.lag.mean());
-            if let Some(best) = beside(own.policy, &|_, ticks| ticks == 0.0) {
+            let mut report = CellReport::of(own, cell);
+            if let Some(best) = beside(own.policy, &|lag| lag.machine().is_none() && lag.mean() == 0.0) {
                 report.points_vs_best = Some(100.0 * (report.success.rate() - share(best).rate()));
                 report.time_vs_best = time_ratio(&own.rollouts, &best.rollouts);
             }
             if cell.method != Method::Sync
-                && let Some(waiting) = beside(own.policy, &|label, _| label == cell.lag.label)
+                && let Some(waiting) = beside(own.policy, &|lag| lag.label == cell.lag.label)
             {
                 report.speed_up = time_ratio(&waiting.rollouts, &own.rollouts);
                 let n = grid.execute as f64;
-                report.speed_up_expected = Some((n + cell.lag.mean()) / n);
+                report.speed_up_expected = Some((n + report.delay_ticks) / n);
             }
             Some(report)
         });
+        let cells: Vec<CellReport> = cells.collect();
+        let notes = remarks::all(grid, &policies, &cells, rolled);
         Report {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").into(),
@@ -119,9 +129,10 @@ impl Report {
             seeds: seeds(&grid.seeds),
             execute: grid.execute,
             time_limit_s: grid.time_limit_s,
-            clock: clock.into(),
+            clock: if grid.is_real_time() { "real" } else { "virtual" }.into(),
+            machine: grid.machine().map(String::from),
             policies,
-            cells: cells.collect(),
+            cells,
             notes: grid.notes.iter().cloned().chain(notes).collect(),
         }
     }
@@ -145,8 +156,10 @@ impl Report {
 }
 
 impl CellReport {
-    fn of(rolled: &Rolled, method: Method, delay: String, delay_ticks: f64) -> CellReport {
+    fn of(rolled: &Rolled, cell: &Cell) -> CellReport {
         let rollouts = &rolled.rollouts;
+        let latencies: Vec<f64> = rollouts.iter().flat_map(|rollout| rollout.latencies_ms.iter().copied()).collect();
+        let latency_ms = cell.lag.machine().map(|_| Distribution::of(&latencies));
         let over =
             |value: &dyn Fn(&Rollout) -> Option<f64>| -> Vec<f64> { rollouts.iter().filter_map(value).collect() };
         let count = |value: &dyn Fn(&Rollout) -> usize| {
@@ -155,9 +168,10 @@ impl CellReport {
         let times = over(&|rollout| rollout.success().then_some(rollout.seconds));
         CellReport {
             policy: rolled.policy,
-            method,
-            delay,
-            delay_ticks,
+            method: cell.method,
+            delay: cell.lag.label.clone(),
+            delay_ticks: latency_ms.map_or_else(|| cell.lag.mean(), |latency| latency.mean * FPS / 1e3),
+            latency_ms,
             success: share(rolled),
             time_mean_s: mean(&times),
             time_median_s: median(&times),
@@ -196,8 +210,6 @@ fn time_ratio(a: &[Rollout], b: &[Rollout]) -> Option<f64> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::grid::Cell;
-    use super::super::lag::Lag;
     use super::super::rollout::Ending;
     use super::*;
     use crate::robot::sim::Variant;
@@ -243,7 +255,7 @@ pub(super) mod tests {
             trained_delay: 8,
             rtc_trained_delay: 0,
         };
-        Report::new(&grid, "virtual", vec![policy], &rolled, vec![])
+        Report::new(&grid, vec![policy], &rolled)
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::realtime::metrics::{Distribution, Metrics};
+use crate::robot::sim::world::FPS;
+
 /// How a rollout ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -44,9 +47,46 @@ pub struct Rollout {
     pub state_error: Option<f64>,
     /// Mean age in ticks of the image behind an executed action.
     pub image_age: Option<f64>,
+    /// Why it was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// In real time: control ticks that were passed over because the machine was late.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: usize,
+    /// In real time: ticks in which the arm was not under the policy, held by the watchdog or on its way to a far start.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub inactive: usize,
+    /// In real time: measured latencies of its inferences, milliseconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latencies_ms: Vec<f64>,
+}
+
+fn is_zero(value: &usize) -> bool {
+    *value == 0
 }
 
 impl Rollout {
+    /// What `metrics` say; how it ended is to be said beside them.
+    pub(super) fn of(metrics: &Metrics) -> Rollout {
+        let count = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let mean = |values: &Distribution| (values.count > 0).then_some(values.mean);
+        Rollout {
+            ticks: count(metrics.ticks),
+            chunks: count(metrics.chunks),
+            held: count(metrics.held_ticks),
+            continued: count(metrics.continued_ticks),
+            misses: count(metrics.late_chunks),
+            clipped: count(metrics.clipped_ticks),
+            skipped: count(metrics.missed_ticks),
+            inactive: count(metrics.inactive_ticks),
+            jerk: metrics.jerk_rms,
+            boundary_jump: mean(&metrics.boundary_jump),
+            state_error: mean(&metrics.state_error),
+            image_age: mean(&metrics.observation_age_ms).map(|age| age * FPS / 1e3),
+            ..Rollout::default()
+        }
+    }
+
     pub fn success(&self) -> bool {
         self.ending == Ending::Placed
     }

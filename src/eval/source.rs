@@ -26,13 +26,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// The policy of `checkpoint` (none: that in the box), which denoises in `steps` steps (none: its own number). It
-    /// computes on the CPU: rollouts are parallel, and the same numbers come out on every machine.
+    /// The policy of `checkpoint` (none: that in the box), which denoises in `steps` steps (none: its own number) on
+    /// `device`: the CPU where rollouts are parallel and the same numbers are to come out on every machine, the best that
+    /// the machine has where its latency is measured.
     ///
     /// # Errors
     /// A checkpoint that cannot be run.
-    pub fn open(checkpoint: Option<&Path>, steps: Option<usize>) -> Result<Source, EvalError> {
-        let options = LoadOptions { device: DeviceKind::Cpu, steps, ..LoadOptions::default() };
+    pub fn open(checkpoint: Option<&Path>, steps: Option<usize>, device: DeviceKind) -> Result<Source, EvalError> {
+        let options = LoadOptions { device, steps, ..LoadOptions::default() };
         let name = checkpoint.map_or_else(|| "the policy in the box".into(), |path| path.display().to_string());
         let refuse = |error: LoadError| EvalError::Policy {
             policy: name.clone(),
@@ -56,6 +57,11 @@ impl Source {
         }
         let digest = digest(policy.directory(), policy.steps())?;
         Ok(Source { policy, name, digest })
+    }
+
+    /// What computes, in words.
+    pub fn device(&self) -> &str {
+        self.policy.device()
     }
 }
 

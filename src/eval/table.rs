@@ -1,12 +1,14 @@
 //! A report as text: a Markdown table that is readable as it stands.
 
 use super::report::{CellReport, Report};
+use crate::realtime::metrics::Distribution;
 
 /// The whole report.
 pub fn markdown(report: &Report) -> String {
     let mut text = heading(report);
     text.push_str(&table(report));
     text.push_str(&published(report));
+    text.push_str(&measured(report));
     for note in &report.notes {
         text.push_str(&format!("\nNote: {note}.\n"));
     }
@@ -134,6 +136,17 @@ fn published(report: &Report) -> String {
     // Fixed delays in ticks are a table to be read along its rows; only latencies are settings of their own.
     let latencies = |(slow, _): &(&CellReport, &CellReport)| slow.delay.ends_with("ms");
     report.across_latencies().into_iter().filter(latencies).map(said).collect()
+}
+
+/// Latencies, where they were measured.
+fn measured(report: &Report) -> String {
+    let said = |cell: &CellReport| {
+        let latency = cell.latency_ms?;
+        let name = format!("policy {}, {}", letter(cell.policy), cell.method);
+        let Distribution { count, p50, p95, max, .. } = latency;
+        Some(format!("\n{name}: measured latency p50 {p50:.1} ms, p95 {p95:.1} ms, longest {max:.1} ms of {count}\n"))
+    };
+    report.cells.iter().filter_map(said).collect()
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::error::EvalError;
 use super::grid::{Cell, Grid, Method};
+use super::pictures::Shown;
 use super::rollout::{Ending, Rollout};
 use crate::realtime::filter::{FilterSettings, SafetyFilter};
-use crate::realtime::metrics::{Metrics, Recorder, TickFacts};
-use crate::realtime::policy::{ChunkPolicy, InferError, Request};
+use crate::realtime::metrics::{Recorder, TickFacts};
+use crate::realtime::policy::{ChunkPolicy, InferError, PolicyFacts, Request};
 use crate::realtime::scheduler::{Command, Event, Launch, Mode, Overlap, Scheduler, Settings};
 use crate::robot::sim::render::{Camera, render};
 use crate::robot::sim::world::FPS;
@@ -40,6 +41,8 @@ struct Stage<'a> {
     /// By launch, until its chunk begins: the number and the state that the policy was told.
     told: Vec<(u64, Vec<f32>)>,
     inferences: usize,
+    /// Why nothing more is commanded.
+    stopped: Option<String>,
 }
 
 /// Rolls out `cell` in the world of `seed` with `policy`, whose chunks arrive as late as the cell's lag says.
@@ -47,6 +50,30 @@ struct Stage<'a> {
 /// # Errors
 /// The policy gave no chunk, or the settings make no schedule.
 pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) -> Result<Rollout, EvalError> {
+    conduct(grid, cell, seed, policy, None)
+}
+
+/// As [`run`], and what the world looks like after each tick. Nothing else depends on `see`.
+///
+/// # Errors
+/// As [`run`].
+pub fn watched(
+    grid: &Grid,
+    cell: &Cell,
+    seed: u64,
+    policy: &mut dyn ChunkPolicy,
+    see: &mut dyn FnMut(Shown),
+) -> Result<Rollout, EvalError> {
+    conduct(grid, cell, seed, policy, Some(see))
+}
+
+fn conduct(
+    grid: &Grid,
+    cell: &Cell,
+    seed: u64,
+    policy: &mut dyn ChunkPolicy,
+    mut see: Option<&mut dyn FnMut(Shown)>,
+) -> Result<Rollout, EvalError> {
     let name = || format!("{} {} at {}, seed {seed}", grid.variant.name(), cell.method, cell.lag.label);
     let wrong = |found: String| EvalError::Rollout { rollout: name(), found };
     let world = World::new(&Setup { variant: grid.variant, seed });
@@ -54,7 +81,7 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) ->
     let mut filter = SafetyFilter::new(&names, &Limits::piper(), FilterSettings::new(FPS))
         .map_err(|error| wrong(error.to_string()))?;
     filter.begin(&world.joints()).map_err(|error| wrong(error.to_string()))?;
-    let scheduler = Scheduler::new(settings(grid, cell, policy)).map_err(|error| wrong(error.to_string()))?;
+    let scheduler = Scheduler::new(schedule(grid, cell, policy.facts())).map_err(|error| wrong(error.to_string()))?;
     let limit = (grid.time_limit_s * FPS).ceil() as u64;
     let recorder = Recorder::new(&names, &[GRIPPER], FPS, usize::try_from(limit).unwrap_or(0));
     let mut stage = Stage {
@@ -68,11 +95,15 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) ->
         pending: None,
         told: Vec::new(),
         inferences: 0,
+        stopped: None,
     };
     let mut ending = Ending::TimeLimit;
     for tick in 0..limit {
-        let going = stage.tick(tick).map_err(|source| EvalError::Infer { rollout: name(), source })?;
-        match (going, stage.world.outcome()) {
+        let sent = stage.tick(tick).map_err(|source| EvalError::Infer { rollout: name(), source })?;
+        if let (Some(see), Some(origin)) = (&mut see, sent) {
+            see(Shown { snapshot: stage.world.snapshot(), waiting: origin == Origin::Hold });
+        }
+        match (sent.is_some(), stage.world.outcome()) {
             (_, Outcome::Placed { .. }) => ending = Ending::Placed,
             (_, Outcome::WrongPedestal) => ending = Ending::WrongPedestal,
             (_, Outcome::Lost) => ending = Ending::Lost,
@@ -81,11 +112,11 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) ->
         }
         break;
     }
-    Ok(rollout(ending, &stage))
+    Ok(rollout(ending, stage))
 }
 
-fn settings(grid: &Grid, cell: &Cell, policy: &dyn ChunkPolicy) -> Settings {
-    let facts = policy.facts();
+/// How chunks of a policy of these facts follow one another. A latency that is not known before is measured as it goes.
+pub(super) fn schedule(grid: &Grid, cell: &Cell, facts: &PolicyFacts) -> Settings {
     let mode = match cell.method {
         Method::Sync => Mode::Sync,
         Method::Async => Mode::Async,
@@ -94,7 +125,9 @@ fn settings(grid: &Grid, cell: &Cell, policy: &dyn ChunkPolicy) -> Settings {
         Method::RtcTrained => Mode::RtcTrained,
     };
     let mut settings = Settings::new(mode, facts.horizon, grid.execute, facts.action_dim, FPS);
-    settings.overlap = Overlap::Fixed(cell.lag.planned());
+    if cell.lag.machine().is_none() {
+        settings.overlap = Overlap::Fixed(cell.lag.planned());
+    }
     settings.trained_delay = facts.trained_delay;
     settings.rtc_trained_delay = facts.rtc_trained_delay;
     settings.grippers = vec![GRIPPER];
@@ -102,16 +135,16 @@ fn settings(grid: &Grid, cell: &Cell, policy: &dyn ChunkPolicy) -> Settings {
 }
 
 impl Stage<'_> {
-    /// One control tick; false: nothing more is to be commanded.
-    fn tick(&mut self, tick: u64) -> Result<bool, InferError> {
+    /// One control tick, and what was commanded; none: nothing more is to be.
+    fn tick(&mut self, tick: u64) -> Result<Option<Origin>, InferError> {
         let measured = self.world.joints();
         if !self.deliver(tick) {
-            return Ok(false);
+            return Ok(None);
         }
         if let Some(launch) = self.scheduler.launch(&measured, &mut self.filter) {
             self.infer(tick, launch)?;
             if !self.deliver(tick) {
-                return Ok(false);
+                return Ok(None);
             }
         }
         let (origin, observed) = match self.scheduler.command() {
@@ -124,7 +157,7 @@ impl Stage<'_> {
                 self.filter.apply(None);
                 (Origin::Hold, None)
             }
-            Command::Stop => return Ok(false),
+            Command::Stop => return Ok(None),
         };
         let clipped = self.filter.counts().clipped;
         let spliced = self.note_events(&measured);
@@ -143,20 +176,20 @@ impl Stage<'_> {
             image_age: observed.map(|observed| Duration::from_secs_f64(tick.saturating_sub(observed) as f64 / FPS)),
         });
         self.world.step(&command);
-        Ok(true)
+        Ok(Some(origin))
     }
 
     /// Hands a chunk over whose time has come; false: the filter rejects it, which ends a rollout as on a robot.
     fn deliver(&mut self, tick: u64) -> bool {
         let Some(ready) = self.pending.take_if(|pending| pending.due <= tick) else { return true };
         let horizon = self.policy.facts().horizon;
-        let sound = self.filter.check(ready.chunk, &ready.actions, horizon).is_ok();
-        if sound {
-            self.scheduler.arrive(ready.chunk, &ready.actions, None);
-        } else {
+        if let Err(rejection) = self.filter.check(ready.chunk, &ready.actions, horizon) {
             self.recorder.rejected_chunk();
+            self.stopped = Some(rejection.to_string());
+            return false;
         }
-        sound
+        self.scheduler.arrive(ready.chunk, &ready.actions, None);
+        true
     }
 
     fn infer(&mut self, tick: u64, launch: Launch) -> Result<(), InferError> {
@@ -205,24 +238,13 @@ impl Stage<'_> {
     }
 }
 
-fn rollout(ending: Ending, stage: &Stage<'_>) -> Rollout {
-    let metrics: Metrics = stage.recorder.summary();
-    let count = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    let mean = |values: &crate::realtime::metrics::Distribution| (values.count > 0).then_some(values.mean);
+fn rollout(ending: Ending, stage: Stage<'_>) -> Rollout {
     Rollout {
         ending,
         seconds: stage.world.time(),
-        ticks: count(metrics.ticks),
         inferences: stage.inferences,
-        chunks: count(metrics.chunks),
-        held: count(metrics.held_ticks),
-        continued: count(metrics.continued_ticks),
-        misses: count(metrics.late_chunks),
-        clipped: count(metrics.clipped_ticks),
-        jerk: metrics.jerk_rms,
-        boundary_jump: mean(&metrics.boundary_jump),
-        state_error: mean(&metrics.state_error),
-        image_age: mean(&metrics.observation_age_ms).map(|age| age * FPS / 1e3),
+        reason: stage.stopped,
+        ..Rollout::of(&stage.recorder.summary())
     }
 }
 
@@ -231,49 +253,10 @@ mod tests {
     use super::*;
     use crate::eval::grid::Wanted;
     use crate::eval::lag::Lag;
-    use crate::realtime::policy::{Inferred, PolicyFacts, Timing};
+    use crate::eval::testing::{Turning, facts};
     use crate::robot::sim::Variant;
 
-    /// Turns joint 1 by a little a step, from the state that it is told.
-    struct Turning {
-        facts: PolicyFacts,
-        /// Which inference gives a number that is none.
-        broken: Option<usize>,
-        asked: usize,
-    }
-
-    impl ChunkPolicy for Turning {
-        fn facts(&self) -> &PolicyFacts {
-            &self.facts
-        }
-
-        fn infer(&mut self, request: &Request) -> Result<Inferred, InferError> {
-            assert_eq!(request.images.len(), 2);
-            let step = |row: usize| {
-                let mut action = request.state.clone();
-                action[0] += 0.002 * (row + 1) as f32;
-                action
-            };
-            let mut actions: Vec<f32> = (0..self.facts.horizon).flat_map(step).collect();
-            if self.broken == Some(self.asked) {
-                actions[9] = f32::NAN;
-            }
-            self.asked += 1;
-            Ok(Inferred { actions, timing: Timing::default() })
-        }
-    }
-
-    fn rolled(method: Method, lag: usize, broken: Option<usize>) -> Rollout {
-        let facts = PolicyFacts {
-            horizon: 16,
-            action_dim: 7,
-            state_dim: 7,
-            joints: None,
-            cameras: vec!["front".into(), "wrist".into()],
-            trained_delay: 8,
-            rtc_trained_delay: 0,
-            action_range: None,
-        };
+    fn grid(method: Method, lag: usize) -> Grid {
         let wanted = Wanted {
             variant: Variant::Static,
             seeds: vec![1],
@@ -282,9 +265,12 @@ mod tests {
             execute: Some(8),
             time_limit_s: 2.4,
         };
-        let grid = Grid::new(wanted, &facts).unwrap();
-        let cell = grid.cells[0].clone();
-        run(&grid, &cell, 1, &mut Turning { facts, broken, asked: 0 }).unwrap()
+        Grid::new(wanted, &facts()).unwrap()
+    }
+
+    fn rolled(method: Method, lag: usize, broken: Option<usize>) -> Rollout {
+        let grid = grid(method, lag);
+        run(&grid, &grid.cells[0], 1, &mut Turning::new(broken)).unwrap()
     }
 
     #[test]
@@ -312,8 +298,26 @@ mod tests {
     }
 
     #[test]
+    fn who_watches_sees_every_tick_and_changes_nothing() {
+        let grid = grid(Method::Sync, 4);
+        let mut seen = Vec::new();
+        let mut see = |shown| seen.push(shown);
+        let rollout = watched(&grid, &grid.cells[0], 1, &mut Turning::new(None), &mut see).unwrap();
+        assert_eq!(rollout, rolled(Method::Sync, 4, None));
+        assert_eq!((seen.len(), seen.iter().filter(|shown| shown.waiting).count()), (rollout.ticks, rollout.held));
+        // Four ticks of waiting, then eight of the chunk.
+        let waiting: Vec<bool> = seen[..14].iter().map(|shown| shown.waiting).collect();
+        assert_eq!(waiting, [&[true; 4][..], &[false; 8], &[true; 2]].concat());
+        assert!(
+            seen[3].snapshot.joints == seen[0].snapshot.joints && seen[11].snapshot.joints != seen[3].snapshot.joints
+        );
+    }
+
+    #[test]
     fn a_chunk_that_is_no_number_ends_its_rollout_and_nothing_else() {
         let rollout = rolled(Method::Sync, 0, Some(2));
         assert_eq!((rollout.ending, rollout.ticks), (Ending::Stopped, 16));
+        let reason = rollout.reason.unwrap();
+        assert!(reason.contains("joint_3 is NaN at step 1 of 16"), "{reason}");
     }
 }

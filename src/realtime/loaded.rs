@@ -275,6 +275,16 @@ impl LoadedPolicy {
         batch.map_err(|error| InferError { reason: error.to_string(), kind: error.kind() })
     }
 
+    /// FF-21: `actions` as the policy made them, of which that at `at` is no number.
+    fn no_number(&self, actions: &[f32], at: usize) -> InferError {
+        let PolicyFacts { horizon, action_dim, joints, .. } = &self.shared.facts;
+        let (step, place) = (at / action_dim.max(&1), at % action_dim.max(&1));
+        let named = joints.as_ref().and_then(|joints| joints.get(place));
+        let name = named.map_or(format!("action {place}"), |name| name.strip_suffix(".pos").unwrap_or(name).to_owned());
+        let value = actions.get(at).copied().unwrap_or(f32::NAN);
+        InferError { reason: format!("{name} is {value} at step {step} of {horizon}"), kind: Kind::Input }
+    }
+
     fn failed(&self, error: candle_core::Error) -> InferError {
         let kind = if self.shared.policy.device().is_cpu() { Kind::Internal } else { Kind::Environment };
         InferError { reason: error.to_string(), kind }
@@ -309,11 +319,7 @@ impl ChunkPolicy for LoadedPolicy {
             .and_then(|actions| actions.flatten_all()?.to_vec1::<f32>())
             .map_err(|error| self.failed(error))?;
         if let Some(at) = actions.iter().position(|action| !action.is_finite()) {
-            let dims = self.shared.facts.action_dim.max(1);
-            return Err(InferError {
-                reason: format!("action {} of step {} is {:?}", at % dims, at / dims, actions.get(at)),
-                kind: Kind::Input,
-            });
+            return Err(self.no_number(&actions, at));
         }
         let copy = self.lap(&mut begun)?;
         Ok(Inferred { actions, timing: Timing { preprocess, prefix, denoise, copy } })

@@ -57,12 +57,12 @@ pub struct Frame {
     pub image: Arc<RgbFrame>,
 }
 
-/// What happens to the arm when a rollout ends.
+/// What happens to the arm when a rollout ends in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Stay where it is, under torque.
     Hold,
-    /// Move slowly to the rest pose, then stay.
+    /// Move slowly to the rest pose, then stay. The control loop commands the way, so that it can be stopped.
     Rest,
 }
 
@@ -100,9 +100,12 @@ pub trait Robot: Send {
     /// The stop did not leave.
     fn emergency_stop(&mut self) -> Result<(), RobotError>;
 
-    /// Ends control in an orderly way.
+    /// Where it rests after `command`, as a command: what it holds it keeps. None: it has no such pose.
+    fn rest(&self, command: &[f32]) -> Option<Vec<f32>>;
+
+    /// Ends control in an orderly way: the arm stays where it is, under torque.
     ///
     /// # Errors
     /// The arm did not follow.
-    fn disconnect(&mut self, exit: Exit) -> Result<(), RobotError>;
+    fn disconnect(&mut self) -> Result<(), RobotError>;
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use vlash_forge::dataset::frame::RgbFrame;
 use vlash_forge::realtime::policy::{ChunkPolicy, InferError, Inferred, PolicyFacts, Request, Timing};
 use vlash_forge::robot::clock::Clock;
-use vlash_forge::robot::{CameraFeature, Exit, Features, Frame, JointState, Limits, Robot, RobotError};
+use vlash_forge::robot::{CameraFeature, Features, Frame, JointState, Limits, Robot, RobotError};
 
 pub const JOINTS: usize = 3;
 pub const HORIZON: usize = 20;
@@ -27,7 +27,9 @@ pub struct MockArm {
     pub sent: Vec<[f32; JOINTS]>,
     pub connected: u32,
     pub stopped: u32,
-    pub exit: Option<Exit>,
+    pub disconnected: u32,
+    /// Where it rests.
+    pub rest: Option<Vec<f32>>,
     /// The camera repeats its last image from now on.
     pub stall: bool,
 }
@@ -54,7 +56,8 @@ impl MockArm {
             sent: Vec::with_capacity(100_000),
             connected: 0,
             stopped: 0,
-            exit: None,
+            disconnected: 0,
+            rest: None,
             stall: false,
         }
     }
@@ -102,8 +105,12 @@ impl Robot for MockArm {
         Ok(())
     }
 
-    fn disconnect(&mut self, exit: Exit) -> Result<(), RobotError> {
-        self.exit = Some(exit);
+    fn rest(&self, _command: &[f32]) -> Option<Vec<f32>> {
+        self.rest.clone()
+    }
+
+    fn disconnect(&mut self) -> Result<(), RobotError> {
+        self.disconnected += 1;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::{Args, Numbers, pretty, save};
 use crate::cli::output::{print, tell};
 use crate::config::ranges;
-use crate::config::train::TrainConfig;
+use crate::config::train::{DeviceKind, TrainConfig};
 use crate::dataset::resolve::resolve;
 use crate::dataset::{Dataset, Metadata, Selection};
 use crate::error::Failure;
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, dataset: &str) -> Result<ExitCode, Failure> {
     };
     let dataset = Dataset::open(&root, Selection { episodes: Some(episodes), ..Selection::default() })?;
     dataset.findings().iter().for_each(|finding| tell(format_args!("warning: {}", finding.message)));
-    let source = Source::open(args.checkpoint.as_deref(), args.steps())?;
+    let source = Source::open(args.checkpoint.as_deref(), args.steps(), DeviceKind::Cpu)?;
     let delay = args.delays.as_ref().and_then(|delays| delays.iter().max()).map(|&delay| delay as usize);
     let settings = Settings {
         horizon: args.open_loop.horizon,

@@ -84,6 +84,7 @@ pub fn rollout(
         arm: !config.robot.confirm,
         duration: Some(seconds(config.control.duration_s)),
         exit: if config.robot.on_exit == "rest" { Exit::Rest } else { Exit::Hold },
+        rest_pace: config.limits.approach_speed,
         injected: if latency.is_zero() { Injected::None } else { Injected::Fixed(latency) },
         priority: Priority { fifo: realtime.then_some(FIFO), lock_memory: realtime },
         spin: if realtime { SPIN } else { Duration::ZERO },
@@ -233,6 +234,7 @@ mod tests {
             "limits.excess=refuse",
             "limits.far_start=refuse",
             "limits.margin=0.1",
+            "limits.approach_speed=0.5",
             "limits.rejected_chunks=4",
             "watchdog.camera_age_ms=250",
             "watchdog.frozen=9",
@@ -248,7 +250,8 @@ mod tests {
         assert_eq!((schedule.launch, schedule.blend, schedule.speed, schedule.execute), (LaunchAt::Eager, 2, 2, 12));
         assert_eq!((schedule.guidance.schedule, schedule.guidance.full_jacobian), (GuidanceSchedule::Linear, true));
         assert_eq!(other.injected, Injected::Fixed(Duration::from_micros(184_500)));
-        assert_eq!((other.priority.fifo, other.exit, other.arm), (Some(FIFO), Exit::Rest, false));
+        assert_eq!((other.priority.fifo, other.arm), (Some(FIFO), false));
+        assert_eq!((other.exit, other.rest_pace), (Exit::Rest, 0.5));
         assert_eq!((other.control.filter.excess, other.control.filter.far_start), (Excess::Refuse, FarStart::Refuse));
         assert_eq!((other.control.filter.margin, other.control.rejects, other.control.recover), (0.1, 4, true));
         assert_eq!(

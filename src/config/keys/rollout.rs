@@ -28,7 +28,7 @@ pub(super) static KEYS: &[Key] = &[
     )
     .yaml(&[same("seed")])
     .also(&["run.seed"]),
-    Key::new("robot.faults", Texts, Is("[]"), "Faults that the simulated robot plays, as kind:what@seconds.")
+    Key::new("robot.faults", Texts, Is("[]"), "Faults that the simulated robot plays, as kind:what@seconds+seconds: stall, freeze or black:wrist; feedback; stick:joint_3; offset:joint_3=0.1; drop:3, each third command.")
         .also(&["faults"]),
     Key::new(
         "robot.confirm",
@@ -41,7 +41,7 @@ pub(super) static KEYS: &[Key] = &[
         "robot.on_exit",
         Choice(&["hold", "rest"]),
         Is("\"hold\""),
-        "Where the arm is left: where it is, under torque; or at its rest pose, after a slow move.",
+        "Where the arm is left: where it is, under torque; or at its rest pose, after a slow move. After a fault, or held by the operator, it stays.",
     ),
     Key::ignored(
         &[
@@ -215,7 +215,7 @@ pub(super) static CONTROL: &[Key] = &[
         "limits.approach_speed",
         Real(BELOW_ONE),
         Is("0.25"),
-        "Speed of that slow move, as a part of the speed limits.",
+        "Speed of that slow move and of the one to the rest pose, as a part of the speed limits.",
     ),
     Key::new(
         "limits.rejected_chunks",

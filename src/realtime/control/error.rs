@@ -14,7 +14,8 @@ pub enum RolloutError {
     Filter(#[from] FilterError),
     #[error("the robot failed")]
     Robot(#[from] RobotError),
-    #[error("the policy failed")]
+    /// While it was warmed up.
+    #[error("the policy gives no usable chunk; the arm was not moved")]
     Policy(#[from] InferError),
     #[error("the policy needs camera {wanted}; the robot has {}", found.join(", "))]
     Camera { wanted: String, found: Vec<String> },
@@ -54,6 +55,9 @@ impl Explain for RolloutError {
                 Some("1.57 against 90 are radians against degrees: set the robot's units".into())
             }
             RolloutError::NoImage { .. } => Some("check its cable and which other program has it open".into()),
+            RolloutError::Policy(error) if error.kind == Kind::Input => {
+                Some("see what the checkpoint is made for: vlash policy info CHECKPOINT; or take another one".into())
+            }
             RolloutError::Policy(_) | RolloutError::Thread(_) => None,
         }
     }

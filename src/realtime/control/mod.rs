@@ -7,7 +7,7 @@ mod priority;
 mod rollout;
 mod settings;
 
-pub use self::core::{Core, End, Rejected};
+pub use self::core::{Core, End, Rejected, Rest};
 pub use self::error::RolloutError;
 pub use self::pace::{Pace, Wake};
 pub use self::priority::Priority;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use super::core::{Core, End, Rejected};
+use super::core::{Core, End, Rejected, Rest};
 use super::error::RolloutError;
 use super::pace::Pace;
 use super::priority::Priority;
@@ -24,6 +24,8 @@ const FIRST_IMAGE: Duration = Duration::from_secs(5);
 /// How long warming up may take.
 const WARM_UP: Duration = Duration::from_secs(300);
 const WARM_UP_RUNS: usize = 3;
+/// How long the way to the rest pose may take.
+const REST: Duration = Duration::from_secs(30);
 
 /// What a rollout goes by.
 #[derive(Debug, Clone)]
@@ -33,6 +35,8 @@ pub struct RolloutSettings {
     pub arm: bool,
     pub duration: Option<Duration>,
     pub exit: Exit,
+    /// Part of the speed limits (0…1) at which the arm goes to its rest pose.
+    pub rest_pace: f64,
     pub injected: Injected,
     pub priority: Priority,
     /// The last part of each wait that is spent looking at the clock.
@@ -47,6 +51,7 @@ impl RolloutSettings {
             arm: true,
             duration: None,
             exit: Exit::Hold,
+            rest_pace: 0.25,
             injected: Injected::None,
             priority: Priority::default(),
             spin: Duration::ZERO,
@@ -95,8 +100,9 @@ pub struct RolloutSummary {
     pub warm_up: Duration,
 }
 
-/// Runs `policy` on `robot` until its end. Times are of `clock`, which the robot's have to be of too. On every way out the
-/// robot is disconnected as the settings say.
+/// Runs `policy` on `robot` until its end, and leaves the arm where the settings say. Times are of `clock`, which the
+/// robot's have to be of too. On every way out the robot is disconnected; after a fault, or with the arm held or stopped,
+/// it stays where it is.
 ///
 /// # Errors
 /// What keeps it from beginning, or the robot's fault in motion.
@@ -114,7 +120,7 @@ pub fn run(
     let worker = Worker::start(policy, settings.injected.clone()).map_err(RolloutError::Thread)?;
     robot.connect()?;
     let result = Rollout { core, worker, settings, clock, telemetry, steer }.conduct(robot, hooks);
-    let left = robot.disconnect(settings.exit);
+    let left = robot.disconnect();
     let summary = result?;
     left?;
     Ok(summary)
@@ -139,7 +145,11 @@ impl Rollout<'_> {
         if self.settings.arm {
             self.core.arm();
         }
-        let end = self.ticks(robot, hooks)?;
+        let mut pace = Pace::new(self.clock.clone(), self.settings.control.schedule.fps, self.settings.spin);
+        let end = self.ticks(&mut pace, robot, hooks)?;
+        if self.settings.exit == Exit::Rest {
+            self.rest(&mut pace, robot)?;
+        }
         Ok(RolloutSummary {
             end,
             metrics: self.core.recorder().summary(),
@@ -188,8 +198,7 @@ impl Rollout<'_> {
         notices
     }
 
-    fn ticks(&mut self, robot: &mut dyn Robot, hooks: &mut Hooks<'_>) -> Result<End, RolloutError> {
-        let mut pace = Pace::new(self.clock.clone(), self.settings.control.schedule.fps, self.settings.spin);
+    fn ticks(&mut self, pace: &mut Pace, robot: &mut dyn Robot, hooks: &mut Hooks<'_>) -> Result<End, RolloutError> {
         let start = self.clock.now();
         loop {
             let wake = pace.wait();
@@ -208,13 +217,40 @@ impl Rollout<'_> {
                     recording: self.core.recording(),
                 });
             }
-            for record in self.core.records() {
-                if let Some(telemetry) = self.telemetry {
-                    telemetry.send(record);
-                }
-            }
+            self.tell();
             if let Some(end) = end {
                 return Ok(end);
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        for record in self.core.records() {
+            if let Some(telemetry) = self.telemetry {
+                telemetry.send(record);
+            }
+        }
+    }
+
+    /// Takes the arm to its rest pose, if it may be moved. The operator's stop, hold and emergency stop end the way.
+    fn rest(&mut self, pace: &mut Pace, robot: &mut dyn Robot) -> Result<(), RolloutError> {
+        let Some(pose) = robot.rest(self.core.filter().command()).filter(|_| self.core.may_rest()) else {
+            return Ok(());
+        };
+        let until = self.clock.now() + REST;
+        self.core.say(self.clock.now(), Level::Info, "going to the rest pose".into());
+        loop {
+            let wake = pace.wait();
+            while let Ok(steer) = self.steer.try_recv() {
+                if steer == Steer::Stop {
+                    return Ok(());
+                }
+                self.core.steer(&steer, robot, self.clock.now())?;
+            }
+            let rest = self.core.rest(wake.now, wake.missed, robot, &pose, self.settings.rest_pace)?;
+            self.tell();
+            if rest != Rest::Going || wake.now >= until {
+                return Ok(());
             }
         }
     }

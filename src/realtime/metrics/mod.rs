@@ -74,6 +74,9 @@ pub struct Metrics {
     pub held_ticks: u64,
     pub continued_ticks: u64,
     pub clipped_ticks: u64,
+    /// Ticks in which the arm was not under the policy: held by the watchdog or the operator, on its way to a far start or
+    /// to its rest pose.
+    pub inactive_ticks: u64,
     /// Ticks under the policy without a fresh action, of all ticks under the policy.
     pub idle_fraction: f64,
     pub observation_age_ms: Distribution,
@@ -176,6 +179,7 @@ impl Recorder {
         self.counted.ticks += 1;
         self.counted.missed_ticks += u64::from(tick.missed);
         let Some(origin) = tick.origin else {
+            self.counted.inactive_ticks += 1;
             self.history.known = 0;
             return;
         };

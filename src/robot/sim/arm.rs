@@ -12,15 +12,13 @@ use super::world::FPS;
 use super::{IMAGE_SIZE, JOINT_NAMES, Outcome, ROBOT_TYPE, Setup, World};
 use crate::dataset::frame::RgbFrame;
 use crate::robot::clock::Clock;
-use crate::robot::{CameraFeature, Exit, Features, Frame, JointState, Limits, Robot, RobotError};
+use crate::robot::{CameraFeature, Features, Frame, JointState, Limits, Robot, RobotError};
 
 /// A pause of the commands is made up for by at most so many ticks of the world.
 const MOST_TICKS: u64 = 90;
 /// How far the hand of an arm without torque sinks in a tick, and to which height above the table; metres.
 const SINK: f64 = 0.002;
 const SUNK: f64 = 0.03;
-/// Ticks that the move to rest takes at most.
-const REST_TICKS: usize = 90;
 
 /// One episode's simulated arm. On a monotonic clock its cameras are threads; on a virtual one an image is drawn when it is
 /// looked at.
@@ -34,6 +32,8 @@ pub struct SimRobot {
     /// What is commanded.
     command: [f32; 7],
     frozen: Option<Vec<f32>>,
+    /// Commands that came while some are lost.
+    counted: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +63,25 @@ impl Shared {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_there(&self, broken: Broken, begun: Option<Duration>, now: Duration) -> bool {
-        let since = begun.map(|begun| now.saturating_sub(begun));
-        let there = |fault: &Fault| fault.broken == broken && since.is_some_and(|since| fault.is_there(since));
-        self.faults.iter().any(there)
+    /// What is broken `since` the first command.
+    fn broken(&self, since: Option<Duration>) -> impl Iterator<Item = Broken> + '_ {
+        let there = move |fault: &&Fault| since.is_some_and(|since| fault.is_there(since));
+        self.faults.iter().filter(there).map(|fault| fault.broken)
+    }
+
+    /// One tick of the world under `command`, as far as its joints obey.
+    fn step(&self, table: &mut Table, command: &[f32; 7]) {
+        let mut obeyed = *command;
+        let joints = table.world.joints();
+        for broken in self.broken(Some(Duration::from_secs_f64(table.ticks as f64 / FPS))) {
+            if let Broken::Stuck(joint) = broken
+                && let (Some(obeyed), Some(&stands)) = (obeyed.get_mut(joint), joints.get(joint))
+            {
+                *obeyed = stands;
+            }
+        }
+        table.world.step(&obeyed);
+        table.ticks += 1;
     }
 
     /// Takes an image of what is there now.
@@ -75,7 +90,8 @@ impl Shared {
             let table = self.table();
             (table.world.snapshot(), table.begun, clock.now())
         };
-        let is = |broken| self.is_there(broken, begun, captured);
+        let since = begun.map(|begun| captured.saturating_sub(begun));
+        let is = |wanted| self.broken(since).any(|broken| broken == wanted);
         let Some(mailbox) = self.newest.get(slot) else { return };
         let before = mailbox.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if is(Broken::Stalled(camera)) {
@@ -103,6 +119,11 @@ impl Judge {
         let table = self.0.table();
         (table.world.outcome(), table.world.progress())
     }
+
+    /// Simulated seconds since the scene began.
+    pub fn time(&self) -> f64 {
+        self.0.table().world.time()
+    }
 }
 
 impl SimRobot {
@@ -129,7 +150,16 @@ impl SimRobot {
             threads: Vec::new(),
             state: State::Disconnected,
             frozen: None,
+            counted: 0,
         }
+    }
+
+    /// Whether the command that comes `since` the first one is lost.
+    fn loses(&mut self, since: Duration) -> bool {
+        let dropped = |broken| if let Broken::Dropped(each) = broken { Some(each) } else { None };
+        let Some(each) = self.shared.broken(Some(since)).find_map(dropped) else { return false };
+        self.counted = self.counted.wrapping_add(1);
+        self.counted.is_multiple_of(each)
     }
 
     /// Who tells how the task stands.
@@ -180,15 +210,14 @@ impl Drop for SimRobot {
 impl State {
     /// Steps the world through the ticks that have passed by `now`, under `command`, and returns their number. The nearest
     /// tick counts, so that a command that is a little early or late moves the world by exactly one.
-    fn catch_up(self, table: &mut Table, now: Duration, command: &[f32; 7]) -> u64 {
+    fn catch_up(self, shared: &Shared, table: &mut Table, now: Duration, command: &[f32; 7]) -> u64 {
         let Some(begun) = table.begun else { return 0 };
         let passed = (now.saturating_sub(begun).as_secs_f64() * FPS).round() as u64;
         // A process that slept for minutes does not simulate them.
         table.ticks = table.ticks.max(passed.saturating_sub(MOST_TICKS));
         while table.ticks < passed {
             let command = if self == State::EmergencyStopped { sunk(&table.world) } else { *command };
-            table.world.step(&command);
-            table.ticks += 1;
+            shared.step(table, &command);
         }
         passed
     }
@@ -226,16 +255,21 @@ impl Robot for SimRobot {
     fn read(&mut self, state: &mut JointState) -> Result<(), RobotError> {
         let now = self.clock.now();
         let mut table = self.shared.table();
-        self.state.catch_up(&mut table, now, &self.command);
+        self.state.catch_up(&self.shared, &mut table, now, &self.command);
         let joints = table.world.joints();
-        let begun = table.begun;
+        let since = table.begun.map(|begun| now.saturating_sub(begun));
         drop(table);
         state.positions.clear();
-        if self.shared.is_there(Broken::Feedback, begun, now) {
+        if self.shared.broken(since).any(|broken| broken == Broken::Feedback) {
             state.positions.extend_from_slice(self.frozen.get_or_insert_with(|| joints.to_vec()));
         } else {
             self.frozen = None;
             state.positions.extend_from_slice(&joints);
+        }
+        for broken in self.shared.broken(since) {
+            if let Broken::Offset(joint, by) = broken {
+                state.positions.get_mut(joint).into_iter().for_each(|position| *position += by);
+            }
         }
         state.captured = now;
         Ok(())
@@ -264,13 +298,15 @@ impl Robot for SimRobot {
             return Err(RobotError::State { robot: ROBOT_TYPE.into(), attempted: "move", found });
         }
         let now = self.clock.now();
+        let begun = *self.shared.table().begun.get_or_insert(now);
+        let lost = self.loses(now.saturating_sub(begun));
         let mut table = self.shared.table();
-        table.begun.get_or_insert(now);
-        let passed = self.state.catch_up(&mut table, now, &self.command);
-        self.command = command;
+        let passed = self.state.catch_up(&self.shared, &mut table, now, &self.command);
+        if !lost {
+            self.command = command;
+        }
         if table.ticks <= passed {
-            table.world.step(&self.command);
-            table.ticks += 1;
+            self.shared.step(&mut table, &self.command);
         }
         Ok(())
     }
@@ -281,13 +317,13 @@ impl Robot for SimRobot {
         Ok(())
     }
 
-    fn disconnect(&mut self, exit: Exit) -> Result<(), RobotError> {
-        if exit == Exit::Rest && self.state == State::Connected {
-            let mut rest = self.command;
-            rest.iter_mut().zip(HOME).for_each(|(joint, home)| *joint = home as f32);
-            let mut table = self.shared.table();
-            (0..REST_TICKS).for_each(|_| table.world.step(&rest));
-        }
+    fn rest(&self, command: &[f32]) -> Option<Vec<f32>> {
+        let mut rest = command.to_vec();
+        rest.iter_mut().zip(HOME).for_each(|(joint, home)| *joint = home as f32);
+        Some(rest)
+    }
+
+    fn disconnect(&mut self) -> Result<(), RobotError> {
         self.end_cameras();
         self.state = State::Disconnected;
         Ok(())
@@ -368,6 +404,52 @@ mod tests {
         robot.send(&sunk).unwrap();
         tick(&clock, 40);
         assert!((height(&joints(&mut robot)) - height(&sunk)).abs() < 1e-3);
+    }
+
+    /// Where the joints are said to be after ten ticks of commands that move all joints by 5 mrad each, and where they are.
+    fn faulty(faults: &[&str]) -> ([f32; 7], [f32; 7]) {
+        let faults: Vec<Fault> = faults.iter().map(|text| text.parse().unwrap()).collect();
+        let clock = Clock::virtual_();
+        let mut robot = SimRobot::new(&SETUP, &clock, &faults);
+        robot.connect().unwrap();
+        let start = joints(&mut robot);
+        for number in 0..10 {
+            tick(&clock, number);
+            let way = 0.005 * (number + 1) as f32;
+            let command: Vec<f32> = start.iter().map(|from| from + way).collect();
+            robot.send(&command).unwrap();
+        }
+        let said = joints(&mut robot);
+        let real = robot.judge().0.table().world.joints();
+        let moved = |of: &[f32]| std::array::from_fn(|joint| of[joint] - start[joint]);
+        (moved(&said), moved(&real))
+    }
+
+    #[test]
+    fn a_joint_that_sticks_stays_and_the_others_move() {
+        let (_, moved) = faulty(&["stick:joint_3@0"]);
+        assert!(moved[2].abs() < 1e-5 && (moved[1] - 0.05).abs() < 1e-4, "{moved:?}");
+        // From the sixth tick on: it brakes, and has gone half the way.
+        let (said, moved) = faulty(&["stick:joint_3@0.16"]);
+        assert!((0.02..0.035).contains(&moved[2]) && said == moved, "{moved:?}");
+        let (_, freed) = faulty(&["stick:joint_3@0+0.16"]);
+        assert!((freed[2] - 0.05).abs() < 1e-3, "{freed:?}");
+    }
+
+    #[test]
+    fn a_joint_that_reads_an_offset_is_elsewhere() {
+        let (said, moved) = faulty(&["offset:joint_2=-0.1@0.1"]);
+        assert!((said[1] - (moved[1] - 0.1)).abs() < 1e-6, "{said:?} {moved:?}");
+        assert!((moved[1] - 0.05).abs() < 1e-4 && said[0] == moved[0], "{moved:?}");
+    }
+
+    #[test]
+    fn a_lost_command_leaves_the_one_before_in_force() {
+        let moved = |fault: &str| faulty(&[fault]).1[0];
+        // Of ten commands the fifth and the tenth are lost; the ninth is the last that is obeyed.
+        assert!((moved("drop:5@0") - 0.045).abs() < 1e-4, "{}", moved("drop:5@0"));
+        assert!((moved("drop:3@0") - 0.05).abs() < 1e-4, "{}", moved("drop:3@0"));
+        assert!(moved("drop:1@0").abs() < 1e-5, "{}", moved("drop:1@0"));
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::JOINT_NAMES;
 use super::render::Camera;
 use crate::error::{Explain, Kind};
 
 /// What goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Broken {
     /// The camera gives no image any more.
     Stalled(Camera),
@@ -18,10 +19,46 @@ pub enum Broken {
     Black(Camera),
     /// Joint readings stand still.
     Feedback,
+    /// The joint, by its number, stays where it is, whatever is commanded.
+    Stuck(usize),
+    /// The joint's reading is so far from where it is; radians, of the gripper metres.
+    Offset(usize, f32),
+    /// Each n-th command is lost: the one before stays in force.
+    Dropped(u32),
+}
+
+impl Broken {
+    /// What is written before the `@`.
+    fn parse(text: &str) -> Option<Broken> {
+        let Some((kind, what)) = text.split_once(':') else { return (text == "feedback").then_some(Broken::Feedback) };
+        let camera = || Camera::ALL.into_iter().find(|camera| camera.name() == what);
+        match kind {
+            "stall" => camera().map(Broken::Stalled),
+            "freeze" => camera().map(Broken::Frozen),
+            "black" => camera().map(Broken::Black),
+            "stick" => joint(what).map(Broken::Stuck),
+            "offset" => {
+                let (name, by) = what.split_once('=')?;
+                let by: f32 = by.parse().ok().filter(|by: &f32| by.is_finite())?;
+                Some(Broken::Offset(joint(name)?, by))
+            }
+            "drop" => what.parse().ok().filter(|&each| each > 0).map(Broken::Dropped),
+            _ => None,
+        }
+    }
+}
+
+/// Joints' names without `.pos`.
+fn short_names() -> impl Iterator<Item = &'static str> {
+    JOINT_NAMES.into_iter().map(|name| name.strip_suffix(".pos").unwrap_or(name))
+}
+
+fn joint(name: &str) -> Option<usize> {
+    short_names().position(|known| known == name)
 }
 
 /// A fault with its time, from the first command on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fault {
     pub broken: Broken,
     pub from: Duration,
@@ -48,7 +85,8 @@ impl Explain for NoFault {
 
     fn hint(&self) -> Option<String> {
         Some(
-            "stall:wrist@2, freeze:front@2+0.8, black:wrist@2, feedback@2: what, from when, for how many seconds"
+            "stall:wrist@2, freeze:front@2+0.8, black:wrist@2, feedback@2, stick:joint_3@2, offset:joint_3=0.1@2, \
+             drop:3@2: what, from when, for how many seconds"
                 .into(),
         )
     }
@@ -57,29 +95,17 @@ impl Explain for NoFault {
 impl FromStr for Fault {
     type Err = NoFault;
 
-    /// `stall:wrist@2`, `freeze:front@2+0.8`, `black:wrist@2`, `feedback@2`.
+    /// `stall:wrist@2`, `freeze:front@2+0.8`, `black:wrist@2`, `feedback@2`, `stick:joint_3@2`, `offset:joint_3=0.1@2`,
+    /// `drop:3@2`.
     fn from_str(text: &str) -> Result<Fault, NoFault> {
         let read = || {
             let (what, when) = text.trim().split_once('@')?;
-            let broken = match what.split_once(':') {
-                Some((kind, name)) => {
-                    let camera = Camera::ALL.into_iter().find(|camera| camera.name() == name)?;
-                    match kind {
-                        "stall" => Broken::Stalled(camera),
-                        "freeze" => Broken::Frozen(camera),
-                        "black" => Broken::Black(camera),
-                        _ => return None,
-                    }
-                }
-                None if what == "feedback" => Broken::Feedback,
-                None => return None,
-            };
             let seconds = |text: &str| Duration::try_from_secs_f64(text.parse().ok()?).ok();
             let (from, lasts) = match when.split_once('+') {
                 Some((from, lasts)) => (seconds(from)?, Some(seconds(lasts)?)),
                 None => (seconds(when)?, None),
             };
-            Some(Fault { broken, from, lasts })
+            Some(Fault { broken: Broken::parse(what)?, from, lasts })
         };
         read().ok_or_else(|| NoFault(text.into()))
     }
@@ -87,11 +113,15 @@ impl FromStr for Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |joint: usize| short_names().nth(joint).unwrap_or("?");
         match self.broken {
             Broken::Stalled(camera) => write!(f, "stall:{}", camera.name())?,
             Broken::Frozen(camera) => write!(f, "freeze:{}", camera.name())?,
             Broken::Black(camera) => write!(f, "black:{}", camera.name())?,
             Broken::Feedback => f.write_str("feedback")?,
+            Broken::Stuck(joint) => write!(f, "stick:{}", name(joint))?,
+            Broken::Offset(joint, by) => write!(f, "offset:{}={by}", name(joint))?,
+            Broken::Dropped(each) => write!(f, "drop:{each}")?,
         }
         write!(f, "@{}", self.from.as_secs_f64())?;
         self.lasts.map_or(Ok(()), |lasts| write!(f, "+{}", lasts.as_secs_f64()))
@@ -104,12 +134,14 @@ mod tests {
 
     #[test]
     fn faults_read_as_they_are_written() {
-        for text in ["stall:wrist@2", "freeze:front@1.5+0.8", "black:wrist@0", "feedback@3"] {
+        let cameras = ["stall:wrist@2", "freeze:front@1.5+0.8", "black:wrist@0", "feedback@3"];
+        let joints = ["stick:joint_3@2", "offset:gripper=0.005@1+2", "offset:joint_6=-0.1@0", "drop:3@1"];
+        for text in cameras.into_iter().chain(joints) {
             assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
         }
-        for text in
-            ["", "stall", "stall@2", "stall:side@2", "melt:wrist@2", "feedback@-1", "feedback@1+x", "freeze:front@1e99"]
-        {
+        let cameras = ["stall:side@2", "melt:wrist@2", "feedback@-1", "feedback@1+x", "freeze:front@1e99"];
+        let joints = ["stick:joint_7@1", "stick@1", "offset:joint_1@1", "offset:joint_1=NaN@1", "drop:0@1", "drop@1"];
+        for text in ["", "stall", "stall@2"].into_iter().chain(cameras).chain(joints) {
             assert_eq!(text.parse::<Fault>().unwrap_err(), NoFault(text.into()));
         }
     }

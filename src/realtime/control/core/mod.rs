@@ -3,7 +3,10 @@
 
 mod chunks;
 mod operator;
+mod rest;
 mod tell;
+
+pub use self::rest::Rest;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -318,16 +321,24 @@ impl Core {
         self.frames.get(camera).and_then(Option::as_ref)
     }
 
-    fn watch(&mut self, now: Duration) {
-        let verdict = self.watchdog.observe(&Observed {
+    fn verdict(&mut self, now: Duration) -> Verdict {
+        self.watchdog.observe(&Observed {
             now,
             frames: &self.frames,
             state: &self.state.positions,
             command: self.filter.command(),
             waiting_since: self.asked_at,
             continued: self.continued,
-        });
-        let dead = self.settings.dead_man.is_some_and(|limit| now.saturating_sub(self.heartbeat) > limit);
+        })
+    }
+
+    /// Whether there was no sign of the operator for too long.
+    fn is_alone(&self, now: Duration) -> bool {
+        self.settings.dead_man.is_some_and(|limit| now.saturating_sub(self.heartbeat) > limit)
+    }
+
+    fn watch(&mut self, now: Duration) {
+        let verdict = self.verdict(now);
         match verdict {
             // Also where it holds already, because of a fault that has lasted too long by now.
             Verdict::Stop(fault) if self.arm == ArmState::Armed || (self.arm == ArmState::Holding && self.watched) => {
@@ -338,7 +349,9 @@ impl Core {
                 self.say(now, Level::Info, "what held the arm is over: it moves on".into());
                 self.arm();
             }
-            _ if dead && self.arm == ArmState::Armed => self.hold("no sign of the operator".into(), false, now),
+            _ if self.arm == ArmState::Armed && self.is_alone(now) => {
+                self.hold("no sign of the operator".into(), false, now)
+            }
             _ => {}
         }
     }
