@@ -133,12 +133,21 @@ impl DatasetWriter {
     /// # Errors
     /// [`WriteError::Exists`], [`WriteError::Spec`] when the features contradict themselves, or I/O.
     pub fn create(root: &Path, spec: DatasetSpec) -> Result<Self, WriteError> {
+        DatasetWriter::create_from(root, temporary_beside(root), spec)
+    }
+
+    /// As [`DatasetWriter::create`], growing in the directory `staging`, which must be absent and of `root`'s file system:
+    /// for who cleans up after a kill.
+    ///
+    /// # Errors
+    /// As [`DatasetWriter::create`].
+    pub fn create_from(root: &Path, staging: PathBuf, spec: DatasetSpec) -> Result<Self, WriteError> {
         spec.validate()?;
         if !is_absent_or_empty(root) {
             return Err(WriteError::Exists { path: root.to_path_buf() });
         }
         let spec = Arc::new(spec.with_index_features());
-        let staging = Staging(temporary_beside(root));
+        let staging = Staging(staging);
         fs::create_dir_all(&staging.0).map_err(io_error(&staging.0))?;
         Ok(DatasetWriter {
             root: root.to_path_buf(),
