@@ -1,53 +1,46 @@
 //! `vlash collect`: record demonstrations of the simulated task.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
-use rayon::prelude::*;
+use serde_json::json;
 
-use super::output::tell;
-use crate::collect::demonstration::{Demonstration, RATE, TIME_LIMIT, play};
-use crate::dataset::write::{DatasetSpec, DatasetWriter, Episode, FeatureSpec, NumericType, Value, WriteError};
-use crate::error::{Explain, Failure, Kind};
-use crate::robot::sim::render::Camera;
-use crate::robot::sim::{IMAGE_SIZE, JOINT_NAMES, Outcome, ROBOT_TYPE, Setup, TASK, Variant};
+use super::output::{print, tell};
+use crate::collect::demonstration::{ExpertPlayer, Player, TIME_LIMIT};
+use crate::collect::recorder::{Joined, Recorder};
+use crate::collect::settings::{Images, PolicySettings, Settings, Worlds};
+use crate::collect::{CollectError, campaign};
+use crate::error::Failure;
+use crate::eval::campaign::Policies;
+use crate::eval::grid::Method;
+use crate::robot::sim::IMAGE_SIZE;
+use crate::train::signals::StopFlag;
+use policy::PolicyPlayer;
+use progress::Bar;
+
+mod policy;
+mod progress;
+
+/// Simulated seconds of a policy's episode, as `vlash eval` has them.
+const POLICY_TIME_LIMIT: f64 = 30.0;
+const EXPERT: &str = "expert";
+const BOX: &str = "box";
 
 const EXAMPLES: &str = "\
 Examples:
   vlash collect --out demos --episodes 100                      the expert's, undisturbed
   vlash collect --out demos --episodes 1000 --noise 1.5 --variant mixed
-                                                                what the policy in the box learned from
+                                                                what a policy learns to come back from
+  vlash collect --out demos --source outputs/sim --keep-failures
+                                                                what a policy does, and where it fails
+  vlash collect --out demos --finish                            a dataset of what an interrupted recording has
   vlash data check demos
   vlash train configs/train/sim.toml data.repo=demos
 
-The dataset appears when it is whole; an interrupted recording leaves nothing.";
-
-/// Which worlds are recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Worlds {
-    Static,
-    Moving,
-    /// Even seeds static, odd ones moving.
-    Mixed,
-}
-
-/// Why nothing is recorded.
-#[derive(Debug, thiserror::Error)]
-enum CollectError {
-    #[error("--noise {0}: a level is a number from 0 to 3")]
-    Noise(f32),
-    #[error("the expert solved {kept} of {tried} seeds with --noise {noise}: too few to go on")]
-    Hopeless { kept: u64, tried: u64, noise: f32 },
-}
-
-impl Explain for CollectError {
-    fn kind(&self) -> Kind {
-        Kind::Input
-    }
-    fn hint(&self) -> Option<String> {
-        Some("--noise 1".into())
-    }
-}
+While it records, finished episodes lie in OUT.recording; after Ctrl-C, a crash or a kill the same command goes on, and the
+dataset is the one of a recording that was never interrupted. It appears under its name when it is whole, and
+OUT/meta/collect.json tells the settings and what became of every seed. Failed episodes are left out.";
 
 /// Record demonstrations of the simulated task as a LeRobot dataset
 #[derive(clap::Args)]
@@ -56,75 +49,175 @@ pub struct Args {
     /// Where the dataset goes
     #[arg(long)]
     out: PathBuf,
+    /// Make the dataset out of what an interrupted recording has, with its settings
+    #[arg(long, conflicts_with_all = [
+        "episodes", "seed", "source", "variant", "noise", "images", "size", "time_limit", "mode", "delay",
+        "keep_failures", "threads",
+    ])]
+    finish: bool,
+    /// How many episodes; may change when a recording goes on
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     episodes: u64,
     /// Seed of the first episode
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 62))]
     seed: u64,
-    /// Whether the platform with the ball stands or travels
-    #[arg(long, value_enum, default_value = "static")]
+    /// Who plays: expert, box (the policy in the box), or the path of a checkpoint
+    #[arg(long, value_name = "expert|box|PATH", default_value = EXPERT)]
+    source: String,
+    /// Whether the platform with the ball stands or travels; mixed: it travels in odd seeds
+    #[arg(long, value_name = "static|moving|mixed", default_value = "static", value_parser = worlds)]
     variant: Worlds,
-    /// How far the arm is led astray before the recording begins; 0: not, every episode from its beginning
-    #[arg(long, default_value_t = 0.0)]
-    noise: f32,
+    /// How far the arm is led astray before the expert's recording begins, 0 to 3 [default: 0, from the beginning]
+    #[arg(long, value_name = "LEVEL", value_parser = noise)]
+    noise: Option<f32>,
+    /// How pictures are stored: h264 (videos) or png (lossless, about ten times as large)
+    #[arg(long, value_name = "h264|png", default_value = "h264", value_parser = images)]
+    images: Images,
+    /// Pixels of a picture's side
+    #[arg(long, value_name = "PIXELS", default_value_t = IMAGE_SIZE as u16, value_parser = clap::value_parser!(u16).range(16..=1080))]
+    size: u16,
+    /// Simulated seconds after which an episode has failed [default: 12; 30 with a policy]
+    #[arg(long, value_name = "S", value_parser = super::eval::seconds)]
+    time_limit: Option<f64>,
+    /// How a policy's chunks follow one another: sync, async, vlash, rtc, rtc-trained [default: sync]
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Method>,
+    /// Control ticks that a policy's inference takes [default: 0]
+    #[arg(long, value_name = "TICKS", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    delay: Option<u16>,
+    /// Record failed episodes, too; OUT/meta/collect.json tells which they are
+    #[arg(long)]
+    keep_failures: bool,
+    /// Episodes at a time [default: as many as the host has processors]; the dataset does not depend on it
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print what came of it as JSON
+    #[arg(long)]
+    json: bool,
 }
 
-const BATCH: u64 = 64;
-
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    if !(0.0..=3.0).contains(&args.noise) {
-        return Err(CollectError::Noise(args.noise).into());
+    let begun = Instant::now();
+    if args.finish {
+        let recorder = Recorder::reopen(&args.out)?;
+        let resumed = recorder.kept();
+        return report(&args, recorder.join(None)?, resumed, begun);
     }
-    let mut features: Vec<FeatureSpec> = Camera::ALL
-        .iter()
-        .map(|camera| FeatureSpec::image(&format!("observation.images.{}", camera.name()), IMAGE_SIZE, IMAGE_SIZE))
-        .collect();
-    features.push(FeatureSpec::vector("observation.state", NumericType::Float32, &JOINT_NAMES));
-    features.push(FeatureSpec::vector("action", NumericType::Float32, &JOINT_NAMES));
-    let mut writer = DatasetWriter::create(&args.out, DatasetSpec::new(RATE, Some(ROBOT_TYPE), features))?;
-    let (mut kept, mut seed) = (0, args.seed);
-    while kept < args.episodes {
-        let seeds: Vec<u64> = (seed..seed + BATCH.min(args.episodes - kept)).collect();
-        seed += seeds.len() as u64;
-        let begun: Vec<(u64, Episode)> = seeds.into_iter().map(|seed| (seed, writer.begin(TASK))).collect();
-        let recorded = begun.into_par_iter().map(|(seed, episode)| record(&args, seed, episode));
-        for episode in recorded.collect::<Result<Vec<_>, WriteError>>()?.into_iter().flatten() {
-            writer.save(episode)?;
-            kept += 1;
-        }
-        let tried = seed - args.seed;
-        if tried >= 4 * BATCH && kept * 2 < tried {
-            return Err(CollectError::Hopeless { kept, tried, noise: args.noise }.into());
-        }
-        tell(format_args!("{kept} of {} episodes", args.episodes));
+    let (settings, player) = args.source()?;
+    let stop = StopFlag::install().map_err(CollectError::Signals)?;
+    let recorder = Recorder::open(&args.out, settings)?;
+    let resumed = recorder.kept();
+    if resumed > 0 {
+        tell(format_args!("going on with the {resumed} episodes in {}", recorder.place().display()));
     }
-    let tried = seed - args.seed;
-    let place = writer.finish()?;
-    tell(format_args!(
-        "{}: {kept} episodes of seeds {}..{}, {} failed ones left out",
-        place.display(),
-        args.seed,
-        seed - 1,
-        tried - kept
-    ));
+    let bar = Bar::new(args.episodes);
+    let threads = args.threads.map_or_else(host_threads, usize::from);
+    let recorded =
+        campaign::run(&recorder, player.as_ref(), args.episodes, threads, &|| stop.is_raised(), &|done| bar.say(done));
+    bar.end();
+    if !recorded? {
+        let (kept, place) = (recorder.kept(), recorder.place().to_owned());
+        let (episodes, out) = (args.episodes, args.out.clone());
+        return Err(CollectError::Stopped { signal: stop.name(), kept, episodes, place, out }.into());
+    }
+    report(&args, recorder.join(Some(args.episodes))?, resumed.min(args.episodes), begun)
+}
+
+impl Args {
+    /// What is to be recorded, and who plays it.
+    fn source(&self) -> Result<(Settings, Box<dyn Player>), Failure> {
+        let mut settings = Settings {
+            source: self.source.clone(),
+            policy: None,
+            seed: self.seed,
+            variant: self.variant,
+            noise: self.noise.unwrap_or(0.0),
+            images: self.images,
+            size: self.size.into(),
+            time_limit_s: self.time_limit.unwrap_or(TIME_LIMIT),
+            keep_failures: self.keep_failures,
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        if self.source == EXPERT {
+            if self.mode.is_some() || self.delay.is_some() {
+                return Err(setting("--mode and --delay: the expert plays without chunks", "--source box").into());
+            }
+            let player = ExpertPlayer { noise: settings.noise, time_limit_s: settings.time_limit_s };
+            return Ok((settings, Box::new(player)));
+        }
+        if self.noise.is_some() {
+            return Err(setting("--noise: only the expert knows how to come back", "--source expert").into());
+        }
+        let checkpoint = Some(Path::new(&self.source)).filter(|_| self.source != BOX);
+        if let Some(path) = checkpoint.filter(|path| !path.exists()) {
+            let problem =
+                format!("--source {}: neither {EXPERT} nor {BOX} nor a checkpoint that exists", path.display());
+            return Err(setting(problem, "--source expert, --source box, or --source outputs/RUN").into());
+        }
+        settings.time_limit_s = self.time_limit.unwrap_or(POLICY_TIME_LIMIT);
+        let (mode, delay) = (self.mode.unwrap_or(Method::Sync), self.delay.unwrap_or(0).into());
+        let player = PolicyPlayer::open(checkpoint, mode, delay, settings.time_limit_s)?;
+        settings.policy =
+            Some(PolicySettings { digest: player.source().facet().digest, mode: mode.name().into(), delay });
+        Ok((settings, Box::new(player)))
+    }
+}
+
+fn setting(problem: impl Into<String>, hint: &str) -> CollectError {
+    CollectError::Setting { problem: problem.into(), hint: hint.into() }
+}
+
+fn host_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Says what came of it.
+fn report(args: &Args, joined: Joined, resumed: u64, begun: Instant) -> Result<ExitCode, Failure> {
+    let Joined { dataset, episodes, frames, seeds: (first, last), left_out } = joined;
+    if args.json {
+        let left_out: Vec<_> =
+            left_out.iter().map(|(seed, ending)| json!({ "seed": seed, "ending": ending })).collect();
+        let summary = json!({
+            "dataset": dataset,
+            "episodes": episodes,
+            "frames": frames,
+            "seeds": [first, last],
+            "left_out": left_out,
+            "resumed": resumed,
+            "seconds": begun.elapsed().as_secs_f64(),
+        });
+        print(&format!("{summary:#}\n"))?;
+    } else {
+        tell(format_args!(
+            "{}: {episodes} episodes of {frames} frames, seeds {first}..{last}, {} failed ones left out, {:.0} s",
+            dataset.display(),
+            left_out.len(),
+            begun.elapsed().as_secs_f64()
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn record(args: &Args, seed: u64, mut episode: Episode) -> Result<Option<Episode>, WriteError> {
-    let variant = match args.variant {
-        Worlds::Moving => Variant::Moving,
-        Worlds::Mixed if seed % 2 == 1 => Variant::Moving,
-        Worlds::Static | Worlds::Mixed => Variant::Static,
-    };
-    let Demonstration { steps, outcome } = play(&Setup { variant, seed }, args.noise, TIME_LIMIT, IMAGE_SIZE);
-    if !matches!(outcome, Outcome::Placed { .. }) {
-        return Ok(None);
-    }
-    for step in &steps {
-        let mut values: Vec<Value> = step.images.iter().map(Value::Image).collect();
-        values.push(Value::F32(&step.state));
-        values.push(Value::F32(&step.action));
-        episode.push(&values)?;
-    }
-    Ok(Some(episode))
+fn worlds(text: &str) -> Result<Worlds, String> {
+    choose(text, &Worlds::ALL)
+}
+
+fn images(text: &str) -> Result<Images, String> {
+    choose(text, &Images::ALL)
+}
+
+/// The value of a word.
+fn choose<T: Copy>(text: &str, all: &[(&'static str, T)]) -> Result<T, String> {
+    let words = || all.iter().map(|(word, _)| *word);
+    all.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
+        let near = crate::config::nearest(text, words()).map(|near| format!("; did you mean {near}?"));
+        format!("there are {}{}", words().collect::<Vec<_>>().join(", "), near.unwrap_or_default())
+    })
+}
+
+fn noise(text: &str) -> Result<f32, String> {
+    text.parse()
+        .ok()
+        .filter(|level| (0.0..=3.0).contains(level))
+        .ok_or_else(|| "a level is a number from 0 to 3".into())
 }

@@ -287,7 +287,7 @@ fn variant(text: &str) -> Result<Variant, String> {
     })
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.trim_end_matches('s').parse::<f64>().ok().filter(|s| (0.1..=3600.0).contains(s));
     seconds.ok_or_else(|| "seconds between 0.1 and 3600".into())
 }

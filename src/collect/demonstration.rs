@@ -1,9 +1,11 @@
-//! One episode of the simulated task, played by the expert.
+//! One episode of the simulated task: what was seen and commanded, tick by tick.
 
 use rand::Rng;
 
-use crate::dataset::frame::RgbFrame;
+use crate::dataset::write::{Episode, Value, WriteError};
+use crate::error::Failure;
 use crate::robot::sim::render::{Camera, render};
+use crate::robot::sim::snapshot::Snapshot;
 use crate::robot::sim::world::FPS;
 use crate::robot::sim::{Expert, Outcome, Perturbation, Setup, World};
 
@@ -12,42 +14,82 @@ use crate::robot::sim::{Expert, Outcome, Perturbation, Setup, World};
 pub struct Step {
     /// Measured joints before the action: radians, metres.
     pub state: [f32; 7],
-    /// The expert's command. What was executed may differ, by disturbance.
+    /// The command of this tick.
     pub action: [f32; 7],
-    /// In the order of [`Camera::ALL`].
-    pub images: Vec<RgbFrame>,
+    /// What the cameras can see; drawn when it is known that the episode is kept.
+    pub snapshot: Snapshot,
 }
 
 /// A played episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Demonstration {
     pub steps: Vec<Step>,
-    pub outcome: Outcome,
+    pub success: bool,
+    /// How it ended, in a word: `placed`, `wrong-pedestal`, `lost`, `time-limit`, `stopped`.
+    pub ending: &'static str,
+}
+
+impl Demonstration {
+    /// Draws what the cameras saw in `size` × `size` pixels, and appends everything to `episode`, whose features are those
+    /// of [`Settings::spec`](super::settings::Settings::spec).
+    ///
+    /// # Errors
+    /// What [`Episode::push`] refuses.
+    pub fn record(&self, size: usize, episode: &mut Episode) -> Result<(), WriteError> {
+        self.steps.iter().try_for_each(|step| {
+            let images = Camera::ALL.map(|camera| render(&step.snapshot, camera, size));
+            let mut values: Vec<Value> = images.iter().map(Value::Image).collect();
+            values.push(Value::F32(&step.state));
+            values.push(Value::F32(&step.action));
+            episode.push(&values)
+        })
+    }
+}
+
+/// Whoever can do the task.
+pub trait Player: Sync {
+    /// Plays the episode of `setup`: a function of it alone, on any thread.
+    ///
+    /// # Errors
+    /// Nothing that a failed task could be: the player itself cannot play.
+    fn play(&self, setup: &Setup) -> Result<Demonstration, Failure>;
+}
+
+/// The scripted expert.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpertPlayer {
+    /// How far the arm is led astray before the recording begins; 0: not.
+    ///
+    /// With noise the recording begins somewhere on the way: so a policy learns to come back, and yet every recorded action
+    /// is what was executed, and every chunk of them what the expert does undisturbed. (Noise in the recorded part would
+    /// stand in the chunks of a policy that samples: it would play back disturbances that it cannot see.)
+    pub noise: f32,
+    /// Simulated seconds after which the task has failed.
+    pub time_limit_s: f64,
 }
 
 /// Ticks that are recorded after success: the hand on its way home.
 const AFTER: usize = 8;
 
-/// Plays the episode of `setup` for at most `seconds`, and draws what the cameras see in `size` × `size` pixels. A
-/// function of its arguments.
-///
-/// With `noise` the recording begins somewhere on the way, after the arm was led astray: so a policy learns to come back,
-/// and yet every recorded action is what was executed, and every chunk of them what the expert does undisturbed. (Noise
-/// in the recorded part would stand in the chunks of a policy that samples: it would play back disturbances that it cannot
-/// see.)
-pub fn play(setup: &Setup, noise: f32, seconds: f64, size: usize) -> Demonstration {
-    let mut world = World::new(setup);
-    astray(&mut world, setup.seed, noise);
-    let (mut steps, mut after) = (Vec::new(), 0);
-    while after < AFTER && world.time() < seconds && world.outcome() != Outcome::Lost {
-        let snapshot = world.snapshot();
-        let action = Expert.act(&world);
-        let images = Camera::ALL.iter().map(|&camera| render(&snapshot, camera, size)).collect();
-        steps.push(Step { state: world.joints(), action, images });
-        world.step(&action);
-        after += usize::from(matches!(world.outcome(), Outcome::Placed { .. }));
+impl Player for ExpertPlayer {
+    fn play(&self, setup: &Setup) -> Result<Demonstration, Failure> {
+        let mut world = World::new(setup);
+        astray(&mut world, setup.seed, self.noise);
+        let (mut steps, mut after) = (Vec::new(), 0);
+        while after < AFTER && world.time() < self.time_limit_s && world.outcome() != Outcome::Lost {
+            let action = Expert.act(&world);
+            steps.push(Step { state: world.joints(), action, snapshot: world.snapshot() });
+            world.step(&action);
+            after += usize::from(matches!(world.outcome(), Outcome::Placed { .. }));
+        }
+        let (success, ending) = match world.outcome() {
+            Outcome::Placed { .. } => (true, "placed"),
+            Outcome::WrongPedestal => (false, "wrong-pedestal"),
+            Outcome::Lost => (false, "lost"),
+            Outcome::Running => (false, "time-limit"),
+        };
+        Ok(Demonstration { steps, success, ending })
     }
-    Demonstration { steps, outcome: world.outcome() }
 }
 
 /// Plays the disturbed part before the recording: of four episodes one begins at its beginning.
@@ -71,7 +113,7 @@ fn astray(world: &mut World, seed: u64, noise: f32) {
 /// Ticks of the disturbed part at most: an undisturbed episode takes about a hundred.
 const LONGEST_WAY: usize = 100;
 
-/// Longest episode in seconds: an expert that needs longer has lost its way.
+/// Longest episode of the expert in seconds: if it needs longer, it has lost its way.
 pub const TIME_LIMIT: f64 = 12.0;
 /// Control ticks a second.
 pub const RATE: u32 = FPS as u32;

@@ -13,6 +13,7 @@ use crate::realtime::metrics::{Recorder, TickFacts};
 use crate::realtime::policy::{ChunkPolicy, InferError, PolicyFacts, Request};
 use crate::realtime::scheduler::{Command, Event, Launch, Mode, Overlap, Scheduler, Settings};
 use crate::robot::sim::render::{Camera, render};
+use crate::robot::sim::snapshot::Snapshot;
 use crate::robot::sim::world::FPS;
 use crate::robot::sim::{IMAGE_SIZE, JOINT_NAMES, Outcome, Setup, TASK, World};
 use crate::robot::{Frame, Limits};
@@ -53,6 +54,26 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: &mut dyn ChunkPolicy) ->
     conduct(grid, cell, seed, policy, None)
 }
 
+/// One tick of a rollout: what was there, what was commanded, what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moment {
+    pub before: Snapshot,
+    /// Measured joints before the command: radians, metres.
+    pub state: [f32; 7],
+    /// As it left the safety filter.
+    pub command: [f32; 7],
+    pub after: Snapshot,
+    /// Whether there was no action to command.
+    pub waiting: bool,
+}
+
+/// What a tick commanded.
+struct Sent {
+    origin: Origin,
+    state: [f32; 7],
+    command: [f32; 7],
+}
+
 /// As [`run`], and what the world looks like after each tick. Nothing else depends on `see`.
 ///
 /// # Errors
@@ -64,6 +85,20 @@ pub fn watched(
     policy: &mut dyn ChunkPolicy,
     see: &mut dyn FnMut(Shown),
 ) -> Result<Rollout, EvalError> {
+    observed(grid, cell, seed, policy, &mut |moment| see(Shown { snapshot: moment.after, waiting: moment.waiting }))
+}
+
+/// As [`run`], and each tick. Nothing else depends on `see`.
+///
+/// # Errors
+/// As [`run`].
+pub fn observed(
+    grid: &Grid,
+    cell: &Cell,
+    seed: u64,
+    policy: &mut dyn ChunkPolicy,
+    see: &mut dyn FnMut(Moment),
+) -> Result<Rollout, EvalError> {
     conduct(grid, cell, seed, policy, Some(see))
 }
 
@@ -72,7 +107,7 @@ fn conduct(
     cell: &Cell,
     seed: u64,
     policy: &mut dyn ChunkPolicy,
-    mut see: Option<&mut dyn FnMut(Shown)>,
+    mut see: Option<&mut dyn FnMut(Moment)>,
 ) -> Result<Rollout, EvalError> {
     let name = || format!("{} {} at {}, seed {seed}", grid.variant.name(), cell.method, cell.lag.label);
     let wrong = |found: String| EvalError::Rollout { rollout: name(), found };
@@ -99,9 +134,11 @@ fn conduct(
     };
     let mut ending = Ending::TimeLimit;
     for tick in 0..limit {
+        let before = see.is_some().then(|| stage.world.snapshot());
         let sent = stage.tick(tick).map_err(|source| EvalError::Infer { rollout: name(), source })?;
-        if let (Some(see), Some(origin)) = (&mut see, sent) {
-            see(Shown { snapshot: stage.world.snapshot(), waiting: origin == Origin::Hold });
+        if let (Some(see), Some(before), Some(sent)) = (&mut see, before, &sent) {
+            let (after, waiting) = (stage.world.snapshot(), sent.origin == Origin::Hold);
+            see(Moment { before, state: sent.state, command: sent.command, after, waiting });
         }
         match (sent.is_some(), stage.world.outcome()) {
             (_, Outcome::Placed { .. }) => ending = Ending::Placed,
@@ -137,7 +174,7 @@ pub(super) fn schedule(grid: &Grid, cell: &Cell, facts: &PolicyFacts) -> Setting
 
 impl Stage<'_> {
     /// One control tick, and what was commanded; none: nothing more is to be.
-    fn tick(&mut self, tick: u64) -> Result<Option<Origin>, InferError> {
+    fn tick(&mut self, tick: u64) -> Result<Option<Sent>, InferError> {
         let measured = self.world.joints();
         if !self.deliver(tick) {
             return Ok(None);
@@ -177,7 +214,7 @@ impl Stage<'_> {
             image_age: observed.map(|observed| Duration::from_secs_f64(tick.saturating_sub(observed) as f64 / FPS)),
         });
         self.world.step(&command);
-        Ok(Some(origin))
+        Ok(Some(Sent { origin, state: measured, command }))
     }
 
     /// Hands a chunk over whose time has come; false: the filter rejects it, which ends a rollout as on a robot.

@@ -22,19 +22,21 @@ pub enum Console {
 impl Console {
     /// A bar on a terminal, lines without one, JSON when asked for.
     pub fn new(json: bool) -> Console {
-        let plain = std::env::var_os("CI").is_some() || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        if json {
-            Console::Json
-        } else if std::io::stderr().is_terminal() && !plain {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
-            if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}") {
-                bar.set_style(style.progress_chars("=> "));
-            }
-            Console::Bar(bar)
-        } else {
-            Console::Lines
-        }
+        if json { Console::Json } else { bar().map_or(Console::Lines, Console::Bar) }
     }
+}
+
+/// A bar on standard error, whose length is still to be set; none where it is no terminal that redraws.
+pub fn bar() -> Option<ProgressBar> {
+    let plain = std::env::var_os("CI").is_some() || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+    if plain || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    Some(bar)
 }
 
 impl Listener for Console {

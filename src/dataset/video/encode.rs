@@ -21,7 +21,7 @@ use crate::dataset::frame::RgbFrame;
 /// Frames between key frames, the key frame included: what one random access decodes at most.
 pub const KEY_FRAME_EVERY: usize = 2;
 /// The quantiser of every macroblock (0…51, less is better): nothing that a policy could see is lost.
-const QUANTISER: u8 = 21;
+pub(in crate::dataset) const QUANTISER: u8 = 21;
 
 /// `nal_unit_type` (ISO/IEC 14496-10 Table 7-1).
 const IDR_SLICE: u8 = 5;
@@ -63,10 +63,7 @@ impl std::fmt::Debug for Encoder {
 
 impl Encoder {
     pub fn new(width: usize, height: usize, fps: u32) -> Result<Encoder, VideoWriteError> {
-        check_size(width, height)?;
-        if !(1..=FASTEST).contains(&fps) {
-            return Err(VideoWriteError::Rate { fps });
-        }
+        check(width, height, fps)?;
         // Two bits a pixel, about what comes out at most: only the level that the stream states follows from it.
         let bits = (2 * width * height) as u64 * u64::from(fps);
         let config = EncoderConfig::new()
@@ -134,7 +131,14 @@ impl Encoder {
     }
 }
 
-fn check_size(width: usize, height: usize) -> Result<(), VideoWriteError> {
+/// Whether such a video can be written, before there is a frame.
+///
+/// # Errors
+/// [`VideoWriteError::Size`] or [`VideoWriteError::Rate`].
+pub(in crate::dataset) fn check(width: usize, height: usize, fps: u32) -> Result<(), VideoWriteError> {
+    if !(1..=FASTEST).contains(&fps) {
+        return Err(VideoWriteError::Rate { fps });
+    }
     let (long, short) = (width.max(height), width.min(height));
     let fits = short >= SMALLEST_SIDE && long <= LONGEST_SIDE && short <= LONGEST_SHORT_SIDE;
     if fits && width.is_multiple_of(2) && height.is_multiple_of(2) {

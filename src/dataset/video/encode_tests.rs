@@ -16,7 +16,7 @@ use crate::dataset::frame::RgbFrame;
 const LEAST_PSNR: f64 = 34.0;
 
 /// A disc on a slope of colours, somewhere else in every frame.
-fn scene(width: usize, height: usize, frame: usize) -> RgbFrame {
+pub fn scene(width: usize, height: usize, frame: usize) -> RgbFrame {
     let centre = (width as f64 * (0.2 + 0.1 * (frame % 7) as f64), height as f64 * (0.3 + 0.07 * (frame % 5) as f64));
     let radius = width.min(height) as f64 / 5.0;
     let pixel = |x: usize, y: usize| {
@@ -30,7 +30,7 @@ fn scene(width: usize, height: usize, frame: usize) -> RgbFrame {
     RgbFrame { height, width, data }
 }
 
-fn psnr(a: &RgbFrame, b: &RgbFrame) -> f64 {
+pub fn psnr(a: &RgbFrame, b: &RgbFrame) -> f64 {
     assert_eq!((a.width, a.height, a.data.len()), (b.width, b.height, b.data.len()));
     let squares: f64 = a.data.iter().zip(&b.data).map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2)).sum();
     10.0 * (255.0f64.powi(2) * a.data.len() as f64 / squares.max(1e-9)).log10()

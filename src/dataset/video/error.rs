@@ -120,11 +120,13 @@ impl Explain for VideoWriteError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            VideoWriteError::Size { width, height } => Some(format!(
-                "crop or pad the pictures to {}x{}, or store them as PNG",
-                (width + width % 2).clamp(SMALLEST_SIDE, LONGEST_SIDE),
-                (height + height % 2).clamp(SMALLEST_SIDE, LONGEST_SIDE)
-            )),
+            VideoWriteError::Size { width, height } => {
+                let [width, height] = [width, height].map(|side| (side + side % 2).max(SMALLEST_SIDE));
+                let fits = width.max(height) <= LONGEST_SIDE && width.min(height) <= LONGEST_SHORT_SIDE;
+                let change =
+                    if fits { format!("pad the pictures to {width}x{height}") } else { "scale them down".into() };
+                Some(format!("{change}, or store them as PNG"))
+            }
             VideoWriteError::Io { file, .. } => {
                 let directory = quoted(file.parent().unwrap_or(Path::new(".")));
                 Some(format!("check free space and permissions: df -h {directory}; ls -ld {directory}"))

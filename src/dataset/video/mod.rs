@@ -32,11 +32,12 @@ mod samples;
 mod sps;
 
 #[cfg(test)]
-mod encode_tests;
+pub(in crate::dataset) mod encode_tests;
 #[cfg(test)]
 mod tests;
 
 pub use encode::{Clip, ClipRecorder, KEY_FRAME_EVERY, VideoWriter};
+pub(in crate::dataset) use encode::{QUANTISER, Track, check};
 pub use error::{VideoError, VideoWriteError};
 pub use index::{Codec, VideoIndex};
 pub use mux::Mp4Writer;

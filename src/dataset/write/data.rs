@@ -34,9 +34,9 @@ impl Place {
         }
     }
 
-    /// `<below>/chunk-CCC/file-FFF.parquet`
-    pub(super) fn path(self, below: &Path) -> PathBuf {
-        below.join(format!("chunk-{:03}/file-{:03}.parquet", self.chunk, self.file))
+    /// `<below>/chunk-CCC/file-FFF.<ending>`
+    pub(super) fn path(self, below: &Path, ending: &str) -> PathBuf {
+        below.join(format!("chunk-{:03}/file-{:03}.{ending}", self.chunk, self.file))
     }
 }
 
@@ -61,7 +61,7 @@ pub(super) struct DataFiles {
 
 impl DataFiles {
     pub(super) fn new(root: &Path, spec: &DatasetSpec) -> Self {
-        let fields: Vec<Field> = spec.features.iter().map(field).collect();
+        let fields: Vec<Field> = spec.features.iter().filter_map(field).collect();
         DataFiles {
             directory: root.join("data"),
             schema: Arc::new(Schema::new(fields).with_metadata(hub_metadata(spec))),
@@ -89,13 +89,14 @@ impl DataFiles {
         let mut open = match self.open.take() {
             Some(open) => open,
             None => {
-                let path = self.place.path(&self.directory);
+                let path = self.place.path(&self.directory, "parquet");
                 let writer = create_parquet(&path, self.schema.clone(), self.properties.clone())?;
                 Open { path, writer, frames: 0 }
             }
         };
-        let arrays = episode.spec.features.iter().zip(&episode.columns).map(|(feature, column)| array(feature, column));
-        let batch = arrays
+        let columns = episode.spec.features.iter().zip(&episode.columns);
+        let batch = columns
+            .filter_map(|(feature, column)| array(feature, column).transpose())
             .collect::<Result<Vec<_>, _>>()
             .and_then(|arrays| RecordBatch::try_new(self.schema.clone(), arrays))
             .map_err(|source| WriteError::Arrow { table: "data", source })?;
@@ -113,7 +114,8 @@ impl DataFiles {
 
 /// Tells the `datasets` library that image columns are images.
 fn hub_metadata(spec: &DatasetSpec) -> HashMap<String, String> {
-    let types: Map<String, Value> = spec.features.iter().map(|f| (f.name.clone(), f.hub_type())).collect();
+    let types: Map<String, Value> =
+        spec.features.iter().filter_map(|f| Some((f.name.clone(), f.hub_type()?))).collect();
     HashMap::from([("huggingface".to_owned(), json!({ "info": { "features": types } }).to_string())])
 }
 
@@ -144,16 +146,19 @@ fn element(numeric: NumericType) -> Arc<Field> {
     Arc::new(Field::new("element", data_type(numeric), true))
 }
 
-fn field(feature: &FeatureSpec) -> Field {
+/// The column of a feature; none for a video, which lies elsewhere.
+fn field(feature: &FeatureSpec) -> Option<Field> {
     let data_type = match feature.kind {
+        FeatureKind::Video => return None,
         FeatureKind::Image => DataType::Struct(image_fields()),
         FeatureKind::Numeric(numeric) if feature.dims() == 1 => data_type(numeric),
         FeatureKind::Numeric(numeric) => DataType::FixedSizeList(element(numeric), feature.dims() as i32),
     };
-    Field::new(&feature.name, data_type, true)
+    Some(Field::new(&feature.name, data_type, true))
 }
 
-fn array(feature: &FeatureSpec, column: &Column) -> Result<ArrayRef, arrow::error::ArrowError> {
+/// As [`field`].
+fn array(feature: &FeatureSpec, column: &Column) -> Result<Option<ArrayRef>, arrow::error::ArrowError> {
     let flat: (ArrayRef, NumericType) = match column {
         Column::F32(values) => (Arc::new(Float32Array::from(values.clone())), NumericType::Float32),
         Column::F64(values) => (Arc::new(Float64Array::from(values.clone())), NumericType::Float64),
@@ -162,12 +167,13 @@ fn array(feature: &FeatureSpec, column: &Column) -> Result<ArrayRef, arrow::erro
             let bytes = Arc::new(BinaryArray::from_iter_values(pngs));
             // LeRobot's recorder leaves the name of the image file here; readers use the bytes when there are any.
             let path = Arc::new(StringArray::new_null(pngs.len()));
-            return Ok(Arc::new(StructArray::try_new(image_fields(), vec![bytes, path], None)?));
+            return Ok(Some(Arc::new(StructArray::try_new(image_fields(), vec![bytes, path], None)?)));
         }
+        Column::Video { .. } => return Ok(None),
     };
     let (values, numeric) = flat;
     match feature.dims() {
-        1 => Ok(values),
-        dims => Ok(Arc::new(FixedSizeListArray::try_new(element(numeric), dims as i32, values, None)?)),
+        1 => Ok(Some(values)),
+        dims => Ok(Some(Arc::new(FixedSizeListArray::try_new(element(numeric), dims as i32, values, None)?))),
     }
 }

@@ -12,6 +12,7 @@ use super::statistics::ChannelHistogram;
 use crate::dataset::frame::RgbFrame;
 use crate::dataset::statistics::stats_of;
 use crate::dataset::stats::FeatureStats;
+use crate::dataset::video::{Clip, ClipRecorder, VideoWriteError};
 
 /// One feature of one frame.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +52,7 @@ impl Episode {
     ///
     /// # Errors
     /// [`WriteError::Value`] when a value is missing or its type or size differs; the episode is then unchanged.
+    /// [`WriteError::Video`] and [`WriteError::Png`] when a frame cannot be encoded; the episode is lost then.
     pub fn push(&mut self, values: &[Value]) -> Result<(), WriteError> {
         let recorded = self.recorded();
         let refuse = |feature: &str, found: String, expected: String| {
@@ -65,20 +67,37 @@ impl Episode {
                 return refuse(&feature.name, found, expected);
             }
         }
-        let images = self.spec.features.iter().zip(values).map(|(feature, value)| match value {
-            Value::Image(frame) => encode_png(frame, &feature.name).map(Some),
-            _ => Ok(None),
-        });
-        let images = images.collect::<Result<Vec<_>, _>>()?;
-        for ((column, value), png) in self.columns.iter_mut().zip(values).zip(images) {
-            column.push(value, png);
+        for ((feature, column), value) in self.spec.features.iter().zip(&mut self.columns).zip(values) {
+            column.push(value, feature, self.spec.fps)?;
         }
         self.frames += 1;
         Ok(())
     }
 
+    /// The compressed frames of each video feature, in the order of the spec.
+    pub(super) fn clips(&self) -> impl Iterator<Item = &Clip> {
+        self.columns.iter().filter_map(|column| match column {
+            Column::Video { footage: Footage::Recorded(clip), .. } => Some(clip),
+            _ => None,
+        })
+    }
+
+    /// Ends the recording: no frame follows.
+    pub(super) fn close(&mut self) {
+        for column in &mut self.columns {
+            if let Column::Video { footage, .. } = column {
+                footage.close();
+            }
+        }
+    }
+
+    /// After its columns were put in from elsewhere.
+    pub(super) fn set_len(&mut self, frames: usize) {
+        self.frames = frames;
+    }
+
     /// How many of the columns come from the recording; the index columns follow them.
-    fn recorded(&self) -> usize {
+    pub(super) fn recorded(&self) -> usize {
         self.columns.len() - INDEX_COLUMNS
     }
 
@@ -103,7 +122,7 @@ const INDEX_COLUMNS: usize = 5;
 fn expected(feature: &FeatureSpec) -> String {
     match feature.kind {
         FeatureKind::Numeric(numeric) => format!("{}[{}]", numeric.name(), feature.dims()),
-        FeatureKind::Image => format!("image {:?}", feature.shape),
+        FeatureKind::Image | FeatureKind::Video => format!("image {:?}", feature.shape),
     }
 }
 
@@ -134,7 +153,47 @@ pub(super) enum Column {
     F32(Vec<f32>),
     F64(Vec<f64>),
     I64(Vec<i64>),
-    Image { pngs: Vec<Vec<u8>>, histogram: Box<ChannelHistogram> },
+    Image {
+        pngs: Vec<Vec<u8>>,
+        histogram: Box<ChannelHistogram>,
+    },
+    /// The histogram is that of the frames before compression.
+    Video {
+        footage: Footage,
+        histogram: Box<ChannelHistogram>,
+    },
+}
+
+/// An episode's video.
+#[derive(Debug, Default)]
+pub(super) enum Footage {
+    /// Before the first frame; the encoder is made with it.
+    #[default]
+    None,
+    Recording(Box<ClipRecorder>),
+    Recorded(Clip),
+}
+
+impl Footage {
+    fn push(&mut self, frame: &RgbFrame, fps: u32) -> Result<(), VideoWriteError> {
+        if let Footage::None = self {
+            *self = Footage::Recording(Box::new(ClipRecorder::new(frame.width, frame.height, fps)?));
+        }
+        match self {
+            Footage::Recording(recorder) => recorder.push(frame),
+            Footage::None | Footage::Recorded(_) => {
+                debug_assert!(false, "a frame behind the end of an episode");
+                Ok(())
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        *self = match std::mem::take(self) {
+            Footage::Recording(recorder) => Footage::Recorded(recorder.finish()),
+            other => other,
+        };
+    }
 }
 
 impl Column {
@@ -144,21 +203,28 @@ impl Column {
             FeatureKind::Numeric(NumericType::Float64) => Column::F64(Vec::new()),
             FeatureKind::Numeric(NumericType::Int64) => Column::I64(Vec::new()),
             FeatureKind::Image => Column::Image { pngs: Vec::new(), histogram: Box::default() },
+            FeatureKind::Video => Column::Video { footage: Footage::None, histogram: Box::default() },
         }
     }
 
     /// The caller has compared the value with the feature; another type would be our defect and is left out.
-    fn push(&mut self, value: &Value, png: Option<Vec<u8>>) {
+    fn push(&mut self, value: &Value, feature: &FeatureSpec, fps: u32) -> Result<(), WriteError> {
         match (self, value) {
             (Column::F32(column), Value::F32(values)) => column.extend_from_slice(values),
             (Column::F64(column), Value::F64(values)) => column.extend_from_slice(values),
             (Column::I64(column), Value::I64(values)) => column.extend_from_slice(values),
             (Column::Image { pngs, histogram }, Value::Image(frame)) => {
+                pngs.push(encode_png(frame, &feature.name)?);
                 histogram.add(frame);
-                pngs.extend(png);
+            }
+            (Column::Video { footage, histogram }, Value::Image(frame)) => {
+                let video = |source| WriteError::Video { feature: feature.name.clone(), source };
+                footage.push(frame, fps).map_err(video)?;
+                histogram.add(frame);
             }
             _ => debug_assert!(false, "a value of another type passed the comparison"),
         }
+        Ok(())
     }
 
     /// Takes over what the statistics of the whole dataset need: values, or the histogram of an image.
@@ -167,7 +233,8 @@ impl Column {
             (Column::F32(all), Column::F32(more)) => all.extend(more),
             (Column::F64(all), Column::F64(more)) => all.extend(more),
             (Column::I64(all), Column::I64(more)) => all.extend(more),
-            (Column::Image { histogram: all, .. }, Column::Image { histogram: more, .. }) => all.merge(&more),
+            (Column::Image { histogram: all, .. }, Column::Image { histogram: more, .. })
+            | (Column::Video { histogram: all, .. }, Column::Video { histogram: more, .. }) => all.merge(&more),
             _ => debug_assert!(false, "episodes of one dataset have the same columns"),
         }
     }
@@ -182,7 +249,7 @@ impl Column {
             Column::F32(values) => stats_of(dims, |d| dimension(values, dims, d, f64::from)),
             Column::F64(values) => stats_of(dims, |d| dimension(values, dims, d, |value| value)),
             Column::I64(values) => stats_of(dims, |d| dimension(values, dims, d, |value| value as f64)),
-            Column::Image { histogram, .. } => histogram.statistics(),
+            Column::Image { histogram, .. } | Column::Video { histogram, .. } => histogram.statistics(),
         }
     }
 }

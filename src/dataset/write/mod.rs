@@ -4,19 +4,22 @@
 //! of one, and a crash leaves nothing but a `.tmp-…` directory. Inside, the order is the format's: data
 //! files (one row group an episode, snappy), the episodes table, tasks, statistics, and `info.json` last.
 //!
-//! Numeric features and images (PNG inside the parquet file) are written today. Video features will come
-//! as one more [`FeatureKind`]: [`tables`] then adds the `videos/KEY/…` columns of each episode, and
-//! [`data::DataFiles`] leaves such features out of the rows.
+//! Pictures are PNGs inside the parquet files (lossless) or H.264 in MP4 files of many episodes. A frame is encoded when
+//! it is pushed, on the thread that fills its episode; saving an episode copies what was encoded.
 //!
 //! Format: `lerobot/datasets/{dataset_writer,dataset_metadata,io_utils}.py` of LeRobot 0.6.1.
 
 mod data;
 mod episode;
+mod park;
 mod spec;
 mod statistics;
 mod tables;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod video_tests;
+mod videos;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -30,15 +33,18 @@ use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 
+use crate::dataset::video::VideoWriteError;
 use crate::error::{Explain, Kind};
 use crate::files::{sync_directory, temporary_beside, write_atomic};
 
 pub use episode::{Episode, Value};
+pub use park::EpisodeForm;
 pub use spec::{DatasetSpec, FeatureKind, FeatureSpec, NumericType};
 
 use data::DataFiles;
 use episode::Column;
 use tables::EpisodeRow;
+use videos::VideoFiles;
 
 /// Why a dataset could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +57,8 @@ pub enum WriteError {
     Arrow { table: &'static str, source: arrow::error::ArrowError },
     #[error("cannot encode an image of {feature} as PNG")]
     Png { feature: String, source: image::ImageError },
+    #[error("feature {feature}: {source}")]
+    Video { feature: String, source: VideoWriteError },
     #[error("cannot write a dataset to {}: it exists and is not an empty directory", .path.display())]
     Exists { path: PathBuf },
     #[error("cannot describe the dataset: {problem}")]
@@ -59,6 +67,11 @@ pub enum WriteError {
     Value { frame: usize, feature: String, found: String, expected: String },
     #[error("cannot save episode {episode}: {problem}")]
     Episode { episode: usize, problem: &'static str },
+    /// Bytes that are no parked episode of this dataset.
+    #[error("not an episode of this dataset: {problem}")]
+    Parked { problem: String },
+    #[error("{name}: a file of the format, or a name that leaves meta/")]
+    Attachment { name: String },
 }
 
 impl Explain for WriteError {
@@ -66,8 +79,12 @@ impl Explain for WriteError {
         match self {
             WriteError::Io { .. } | WriteError::Parquet { .. } => Kind::Environment,
             WriteError::Exists { .. } => Kind::Input,
-            WriteError::Arrow { .. } | WriteError::Png { .. } => Kind::Internal,
-            WriteError::Spec { .. } | WriteError::Value { .. } | WriteError::Episode { .. } => Kind::Input,
+            WriteError::Arrow { .. } | WriteError::Png { .. } | WriteError::Attachment { .. } => Kind::Internal,
+            WriteError::Video { source, .. } => source.kind(),
+            WriteError::Spec { .. }
+            | WriteError::Value { .. }
+            | WriteError::Episode { .. }
+            | WriteError::Parked { .. } => Kind::Input,
         }
     }
 
@@ -80,6 +97,7 @@ impl Explain for WriteError {
             WriteError::Exists { path } => {
                 Some(format!("choose another directory, or move it away: mv {0} {0}.old", path.display()))
             }
+            WriteError::Video { source, .. } => source.hint(),
             _ => None,
         }
     }
@@ -100,9 +118,11 @@ pub struct DatasetWriter {
     staging: Staging,
     spec: Arc<DatasetSpec>,
     data: DataFiles,
+    /// Of each video feature.
+    videos: Vec<VideoFiles>,
     tasks: Vec<String>,
     rows: Vec<EpisodeRow>,
-    /// Every value so far (images as histograms), for exact statistics of the whole dataset.
+    /// Every value so far (pictures as histograms), for exact statistics of the whole dataset.
     totals: Vec<Column>,
     frames: usize,
 }
@@ -113,16 +133,26 @@ impl DatasetWriter {
     /// # Errors
     /// [`WriteError::Exists`], [`WriteError::Spec`] when the features contradict themselves, or I/O.
     pub fn create(root: &Path, spec: DatasetSpec) -> Result<Self, WriteError> {
+        DatasetWriter::create_from(root, temporary_beside(root), spec)
+    }
+
+    /// As [`DatasetWriter::create`], growing in the directory `staging`, which must be absent and of `root`'s file system:
+    /// for who cleans up after a kill.
+    ///
+    /// # Errors
+    /// As [`DatasetWriter::create`].
+    pub fn create_from(root: &Path, staging: PathBuf, spec: DatasetSpec) -> Result<Self, WriteError> {
         spec.validate()?;
         if !is_absent_or_empty(root) {
             return Err(WriteError::Exists { path: root.to_path_buf() });
         }
         let spec = Arc::new(spec.with_index_features());
-        let staging = Staging(temporary_beside(root));
+        let staging = Staging(staging);
         fs::create_dir_all(&staging.0).map_err(io_error(&staging.0))?;
         Ok(DatasetWriter {
             root: root.to_path_buf(),
             data: DataFiles::new(&staging.0, &spec),
+            videos: spec.videos().map(|feature| VideoFiles::new(&staging.0, &spec, &feature.name)).collect(),
             staging,
             tasks: Vec::new(),
             rows: Vec::new(),
@@ -153,9 +183,12 @@ impl DatasetWriter {
         if episode.task.trim().is_empty() {
             return problem("its task text is empty");
         }
+        episode.close();
         let task = self.task_index(&episode.task);
         episode.fill_index_columns(number, self.frames, task);
         let place = self.data.append(&episode)?;
+        let videos = self.videos.iter_mut().zip(episode.clips()).map(|(files, clip)| files.append(clip));
+        let videos = videos.collect::<Result<Vec<_>, _>>()?;
         let length = episode.len();
         let stats =
             self.spec.features.iter().zip(&episode.columns).map(|(f, c)| (f.name.clone(), c.statistics(f.dims())));
@@ -164,6 +197,7 @@ impl DatasetWriter {
             length,
             from_index: self.frames,
             place,
+            videos,
             stats: stats.collect::<BTreeMap<_, _>>(),
         });
         for (total, column) in self.totals.iter_mut().zip(episode.columns) {
@@ -180,6 +214,20 @@ impl DatasetWriter {
         })
     }
 
+    /// Puts a JSON file `name` of the recorder's own into `meta/`, which readers of the format do not look at.
+    ///
+    /// # Errors
+    /// [`WriteError::Attachment`] for a name that is the format's or a path, or I/O.
+    pub fn attach(&self, name: &str, content: &serde_json::Value) -> Result<(), WriteError> {
+        let plain = name.strip_suffix(".json").is_some_and(|stem| stem.chars().all(|c| c.is_ascii_lowercase()));
+        if !plain || ["info.json", "stats.json"].contains(&name) {
+            return Err(WriteError::Attachment { name: name.to_owned() });
+        }
+        let meta = self.staging.0.join("meta");
+        fs::create_dir_all(&meta).map_err(io_error(&meta))?;
+        write_json(&meta.join(name), content)
+    }
+
     /// Completes the dataset and moves it to its place, whose path is returned.
     ///
     /// # Errors
@@ -191,6 +239,7 @@ impl DatasetWriter {
         }
         let staging = &self.staging.0;
         self.data.close()?;
+        self.videos.iter_mut().try_for_each(VideoFiles::close)?;
         tables::write_episodes(staging, &self.spec, &self.rows)?;
         tables::write_tasks(staging, &self.tasks)?;
         let totals = self.spec.features.iter().zip(&self.totals).map(|(f, c)| (f, c.statistics(f.dims())));

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::spec::{FeatureKind, FeatureSpec};
+use super::spec::FeatureSpec;
 use crate::dataset::frame::RgbFrame;
 use crate::dataset::statistics::{LEVELS, quantile};
 use crate::dataset::stats::FeatureStats;
@@ -13,8 +13,8 @@ use crate::dataset::stats::FeatureStats;
 /// Counts of the 256 levels of each channel: all that any statistic of 8-bit images depends on.
 #[derive(Debug)]
 pub(super) struct ChannelHistogram {
-    levels: [[u64; 256]; 3],
-    frames: u64,
+    pub(super) levels: [[u64; 256]; 3],
+    pub(super) frames: u64,
 }
 
 impl Default for ChannelHistogram {
@@ -88,9 +88,9 @@ pub(super) fn entries(stats: &FeatureStats) -> impl Iterator<Item = (&'static st
 
 /// The content of `meta/stats.json`; image statistics have the shape `[3, 1, 1]`.
 pub(super) fn to_json<'a>(features: impl Iterator<Item = (&'a FeatureSpec, FeatureStats)>) -> Value {
-    let shaped = |feature: &FeatureSpec, values: &[f64]| match feature.kind {
-        FeatureKind::Numeric(_) => json!(values),
-        FeatureKind::Image => values.iter().map(|v| json!([[v]])).collect(),
+    let shaped = |feature: &FeatureSpec, values: &[f64]| match feature.kind.is_picture() {
+        true => values.iter().map(|v| json!([[v]])).collect(),
+        false => json!(values),
     };
     let mut all = Map::new();
     for (feature, stats) in features {

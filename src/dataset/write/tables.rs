@@ -12,8 +12,9 @@ use arrow::record_batch::RecordBatch;
 use serde_json::json;
 
 use super::data::Place;
-use super::spec::{DatasetSpec, FeatureKind, FeatureSpec};
+use super::spec::{DatasetSpec, FeatureSpec};
 use super::statistics::entries;
+use super::videos::VideoPlace;
 use super::{WriteError, close_parquet, create_parquet, parquet_error, properties};
 use crate::dataset::stats::Statistics;
 
@@ -29,6 +30,8 @@ pub(super) struct EpisodeRow {
     pub from_index: usize,
     /// Its data file.
     pub place: Place,
+    /// Its place in the files of each video feature.
+    pub videos: Vec<VideoPlace>,
     pub stats: Statistics,
 }
 
@@ -38,7 +41,7 @@ pub(super) fn write_episodes(root: &Path, spec: &DatasetSpec, rows: &[EpisodeRow
     for (file, rows) in rows.chunks(EPISODES_PER_FILE).enumerate() {
         let batch = episodes_batch(spec, rows, file * EPISODES_PER_FILE, place)
             .map_err(|source| WriteError::Arrow { table: "meta/episodes", source })?;
-        write_table(&place.path(&root.join("meta/episodes")), &batch)?;
+        write_table(&place.path(&root.join("meta/episodes"), "parquet"), &batch)?;
         place = place.next(spec.chunks_size);
     }
     Ok(())
@@ -63,12 +66,31 @@ fn episodes_batch(
         ("dataset_from_index".into(), integers(&|row| row.from_index)),
         ("dataset_to_index".into(), integers(&|row| row.from_index + row.length)),
     ];
+    for (at, feature) in spec.videos().enumerate() {
+        columns.extend(video_columns(&feature.name, rows.iter().filter_map(|row| row.videos.get(at))));
+    }
     for feature in &spec.features {
         columns.extend(statistics_columns(feature, rows)?);
     }
     columns.push(("meta/episodes/chunk_index".into(), integers(&|_| own.chunk)));
     columns.push(("meta/episodes/file_index".into(), integers(&|_| own.file)));
     batch(columns)
+}
+
+/// `videos/KEY/{chunk_index,file_index,from_timestamp,to_timestamp}`
+fn video_columns<'a>(key: &str, places: impl Iterator<Item = &'a VideoPlace> + Clone) -> Vec<(String, ArrayRef)> {
+    let column = |name: &str| format!("videos/{key}/{name}");
+    let integers = |value: fn(&VideoPlace) -> usize| -> ArrayRef {
+        Arc::new(places.clone().map(|place| value(place) as i64).collect::<Int64Array>())
+    };
+    let seconds =
+        |value: fn(&VideoPlace) -> f64| -> ArrayRef { Arc::new(places.clone().map(value).collect::<Float64Array>()) };
+    vec![
+        (column("chunk_index"), integers(|video| video.place.chunk)),
+        (column("file_index"), integers(|video| video.place.file)),
+        (column("from_timestamp"), seconds(|video| video.from)),
+        (column("to_timestamp"), seconds(|video| video.to)),
+    ]
 }
 
 /// `stats/FEATURE/{min,max,mean,std,count,q01,…}`, one list a row; `[3][1][1]` for images.
@@ -85,10 +107,7 @@ fn statistics_columns(feature: &FeatureSpec, rows: &[EpisodeRow]) -> Result<Vec<
     let mut columns = vec![(column("count"), lists_of(1, Arc::new(Int64Array::from(counts)))?)];
     for (name, values) in values {
         let flat: ArrayRef = Arc::new(Float64Array::from(values));
-        let shaped = match feature.kind {
-            FeatureKind::Numeric(_) => flat,
-            FeatureKind::Image => lists_of(1, lists_of(1, flat)?)?,
-        };
+        let shaped = if feature.kind.is_picture() { lists_of(1, lists_of(1, flat)?)? } else { flat };
         columns.push((column(name), lists_of(feature.dims(), shaped)?));
     }
     Ok(columns)
