@@ -122,7 +122,7 @@ fn a_gpu_that_is_asked_for_is_never_replaced_by_the_cpu() {
     hint: run on a machine with an NVIDIA driver of release 550 or newer; in a container, pass it through (docker run --gpus all, singularity exec --nv); where it lies elsewhere, set VLASH_CUDA_LIBRARIES=FOLDER
     ");
 
-    let output = finish(vlash(&bench, &["train", "--no-tui", "runtime.device=cuda"]));
+    let output = finish(vlash(&bench, &["train", "--no-tui", "data.repo=bundled/reach", "runtime.device=cuda"]));
     assert_eq!(output.status.code(), Some(69));
     assert!(stderr(&output).contains("/usr/local/nvidia/lib64"));
     insta::assert_snapshot!(said(&bench, &output), @r"
@@ -133,7 +133,7 @@ fn a_gpu_that_is_asked_for_is_never_replaced_by_the_cpu() {
     ");
 
     // `auto` in a job that was given a GPU.
-    let mut command = vlash(&bench, &["train", "--no-tui", "runtime.device=auto"]);
+    let mut command = vlash(&bench, &["train", "--no-tui", "data.repo=bundled/reach", "runtime.device=auto"]);
     command.env("CUDA_VISIBLE_DEVICES", "GPU-8f2c41d0");
     let output = finish(command);
     assert_eq!(output.status.code(), Some(69));
@@ -226,7 +226,7 @@ fn a_card_without_bf16_is_refused_and_others_are_listed() {
     assert_eq!(ada["gpus"][1]["uuid"], "GPU-11111111-1111-1111-1111-111111111111");
     assert_eq!(json("120")["gpus"][0]["machine_code"], false);
 
-    let mut command = vlash(&bench, &["train", "--no-tui", "runtime.device=cuda:3"]);
+    let mut command = vlash(&bench, &["train", "--no-tui", "data.repo=bundled/reach", "runtime.device=cuda:3"]);
     command.env("VLASH_CUDA_LIBRARIES", &folder);
     let output = finish(command);
     assert_eq!(output.status.code(), Some(64));

@@ -9,11 +9,13 @@ use serde_json::json;
 use super::output::{print, tell};
 use crate::collect::demonstration::{ExpertPlayer, Player, TIME_LIMIT};
 use crate::collect::recorder::{Joined, Recorder};
-use crate::collect::settings::{Images, PolicySettings, Settings, Worlds};
+use crate::collect::settings::{Images, LeadSettings, PolicySettings, Settings, Worlds};
 use crate::collect::{CollectError, campaign};
+use crate::config::train::DeviceKind;
 use crate::error::Failure;
 use crate::eval::campaign::Policies;
 use crate::eval::grid::Method;
+use crate::eval::source::Source;
 use crate::robot::sim::IMAGE_SIZE;
 use crate::train::signals::StopFlag;
 use policy::PolicyPlayer;
@@ -32,6 +34,8 @@ Examples:
   vlash collect --out demos --episodes 100                      the expert's, undisturbed
   vlash collect --out demos --episodes 1000 --noise 1.5 --variant mixed
                                                                 what a policy learns to come back from
+  vlash collect --out demos --episodes 1000 --noise 1.5 --variant mixed --lead outputs/sim
+                                                                and from where this policy errs (DAgger)
   vlash collect --out demos --source outputs/sim --keep-failures
                                                                 what a policy does, and where it fails
   vlash collect --out demos --finish                            a dataset of what an interrupted recording has
@@ -51,7 +55,7 @@ pub struct Args {
     out: PathBuf,
     /// Make the dataset out of what an interrupted recording has, with its settings
     #[arg(long, conflicts_with_all = [
-        "episodes", "seed", "source", "variant", "noise", "images", "size", "time_limit", "mode", "delay",
+        "episodes", "seed", "source", "variant", "noise", "lead", "images", "size", "time_limit", "mode", "delay",
         "keep_failures", "threads",
     ])]
     finish: bool,
@@ -70,6 +74,10 @@ pub struct Args {
     /// How far the arm is led astray before the expert's recording begins, 0 to 3 [default: 0, from the beginning]
     #[arg(long, value_name = "LEVEL", value_parser = noise)]
     noise: Option<f32>,
+    /// A policy (box, or the path of a checkpoint) that leads the arm before the expert's recording of every other pair of
+    /// seeds begins: demonstrations of how to go on from where it errs
+    #[arg(long, value_name = "box|PATH")]
+    lead: Option<String>,
     /// How pictures are stored: h264 (videos) or png (lossless, about ten times as large)
     #[arg(long, value_name = "h264|png", default_value = "h264", value_parser = images)]
     images: Images,
@@ -132,6 +140,7 @@ impl Args {
             seed: self.seed,
             variant: self.variant,
             noise: self.noise.unwrap_or(0.0),
+            lead: None,
             images: self.images,
             size: self.size.into(),
             time_limit_s: self.time_limit.unwrap_or(TIME_LIMIT),
@@ -142,24 +151,38 @@ impl Args {
             if self.mode.is_some() || self.delay.is_some() {
                 return Err(setting("--mode and --delay: the expert plays without chunks", "--source box").into());
             }
-            let player = ExpertPlayer { noise: settings.noise, time_limit_s: settings.time_limit_s };
+            let mut player = ExpertPlayer { noise: settings.noise, leader: None, time_limit_s: settings.time_limit_s };
+            if let Some(lead) = &self.lead {
+                let source = Source::open(checkpoint("--lead", lead)?, None, DeviceKind::Cpu)?;
+                settings.lead = Some(LeadSettings { source: lead.clone(), digest: source.facet().digest });
+                player.leader = Some(Box::new(move || Ok(source.fork(0)?)));
+            }
             return Ok((settings, Box::new(player)));
         }
-        if self.noise.is_some() {
-            return Err(setting("--noise: only the expert knows how to come back", "--source expert").into());
+        if self.noise.is_some() || self.lead.is_some() {
+            let problem = "--noise and --lead: only the expert knows how to come back";
+            return Err(setting(problem, "--source expert").into());
         }
-        let checkpoint = Some(Path::new(&self.source)).filter(|_| self.source != BOX);
-        if let Some(path) = checkpoint.filter(|path| !path.exists()) {
-            let problem =
-                format!("--source {}: neither {EXPERT} nor {BOX} nor a checkpoint that exists", path.display());
-            return Err(setting(problem, "--source expert, --source box, or --source outputs/RUN").into());
-        }
+        let checkpoint = checkpoint("--source", &self.source)?;
         settings.time_limit_s = self.time_limit.unwrap_or(POLICY_TIME_LIMIT);
         let (mode, delay) = (self.mode.unwrap_or(Method::Sync), self.delay.unwrap_or(0).into());
         let player = PolicyPlayer::open(checkpoint, mode, delay, settings.time_limit_s)?;
         settings.policy =
             Some(PolicySettings { digest: player.source().facet().digest, mode: mode.name().into(), delay });
         Ok((settings, Box::new(player)))
+    }
+}
+
+/// The directory that `named` means; none: the policy in the box.
+fn checkpoint<'a>(option: &str, named: &'a str) -> Result<Option<&'a Path>, CollectError> {
+    let path = Some(Path::new(named)).filter(|_| named != BOX);
+    match path.filter(|path| !path.exists()) {
+        Some(path) => {
+            let expert = if option == "--source" { "neither expert nor box nor" } else { "neither box nor" };
+            let problem = format!("{option} {}: {expert} a checkpoint that exists", path.display());
+            Err(setting(problem, &format!("{option} box, or {option} outputs/RUN")))
+        }
+        None => Ok(path),
     }
 }
 

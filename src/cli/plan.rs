@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use crate::cli::output;
 use crate::cli::typed::{self, Flag, Typed, UsageError};
+use crate::collect::bundled::Bundled;
 use crate::config::train::{DeviceKind, Preset, TrainConfig};
 use crate::config::{self, Source};
-use crate::dataset::{Metadata, reach, resolve};
+use crate::dataset::{Metadata, resolve};
 use crate::device;
 use crate::error::{Explain, Failure, Kind};
 use crate::plan::report::On;
@@ -119,8 +120,8 @@ fn report(subject: &Subject, named: Option<&str>) -> Result<Report, Failure> {
 
 /// The chosen cameras of the dataset, by the names that the policy knows; none when it is not here.
 fn cameras(config: &TrainConfig) -> Option<Vec<String>> {
-    let features = if config.data.repo.is_none() && config.data.root.is_none() {
-        vec![reach::CAMERA.to_owned()]
+    let features = if let Some(bundled) = Bundled::named(config.data.repo.as_deref(), config.data.root.is_some()) {
+        bundled.cameras()
     } else {
         let root = resolve::resolve(config.data.repo.as_deref(), config.data.root.as_deref()).ok()?.path;
         let metadata = Metadata::read(&root).ok()?;

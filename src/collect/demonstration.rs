@@ -2,8 +2,10 @@
 
 use rand::Rng;
 
+use super::lead::by_policy;
 use crate::dataset::write::{Episode, Value, WriteError};
 use crate::error::Failure;
+use crate::realtime::policy::ChunkPolicy;
 use crate::robot::sim::render::{Camera, render};
 use crate::robot::sim::snapshot::Snapshot;
 use crate::robot::sim::world::FPS;
@@ -56,7 +58,6 @@ pub trait Player: Sync {
 }
 
 /// The scripted expert.
-#[derive(Debug, Clone, Copy)]
 pub struct ExpertPlayer {
     /// How far the arm is led astray before the recording begins; 0: not.
     ///
@@ -64,9 +65,14 @@ pub struct ExpertPlayer {
     /// is what was executed, and every chunk of them what the expert does undisturbed. (Noise in the recorded part would
     /// stand in the chunks of a policy that samples: it would play back disturbances that it cannot see.)
     pub noise: f32,
-    /// Simulated seconds after which the task has failed.
+    /// Who leads, instead of noise, before the recording of every other pair of seeds begins; see [`lead`](super::lead).
+    pub leader: Option<Leader>,
+    /// Simulated seconds of the recording after which the task has failed.
     pub time_limit_s: f64,
 }
+
+/// Gives a policy to each thread.
+pub type Leader = Box<dyn Fn() -> Result<Box<dyn ChunkPolicy>, Failure> + Send + Sync>;
 
 /// Ticks that are recorded after success: the hand on its way home.
 const AFTER: usize = 8;
@@ -74,26 +80,36 @@ const AFTER: usize = 8;
 impl Player for ExpertPlayer {
     fn play(&self, setup: &Setup) -> Result<Demonstration, Failure> {
         let mut world = World::new(setup);
-        astray(&mut world, setup.seed, self.noise);
-        let (mut steps, mut after) = (Vec::new(), 0);
-        while after < AFTER && world.time() < self.time_limit_s && world.outcome() != Outcome::Lost {
-            let action = Expert.act(&world);
-            steps.push(Step { state: world.joints(), action, snapshot: world.snapshot() });
-            world.step(&action);
-            after += usize::from(matches!(world.outcome(), Outcome::Placed { .. }));
+        // Pairs, because the variant may change from seed to seed.
+        match self.leader.as_ref().filter(|_| (setup.seed / 2) % 2 == 1) {
+            Some(leader) => by_policy(&mut world, setup.seed, leader()?.as_mut())?,
+            None => astray(&mut world, setup.seed, self.noise),
         }
-        let (success, ending) = match world.outcome() {
-            Outcome::Placed { .. } => (true, "placed"),
-            Outcome::WrongPedestal => (false, "wrong-pedestal"),
-            Outcome::Lost => (false, "lost"),
-            Outcome::Running => (false, "time-limit"),
-        };
-        Ok(Demonstration { steps, success, ending })
+        Ok(demonstrate(&mut world, self.time_limit_s))
     }
 }
 
+/// What the expert does from here on, for at most `seconds`.
+pub(super) fn demonstrate(world: &mut World, seconds: f64) -> Demonstration {
+    let end = world.time() + seconds;
+    let (mut steps, mut after) = (Vec::new(), 0);
+    while after < AFTER && world.time() < end && world.outcome() != Outcome::Lost {
+        let action = Expert.act(world);
+        steps.push(Step { state: world.joints(), action, snapshot: world.snapshot() });
+        world.step(&action);
+        after += usize::from(matches!(world.outcome(), Outcome::Placed { .. }));
+    }
+    let (success, ending) = match world.outcome() {
+        Outcome::Placed { .. } => (true, "placed"),
+        Outcome::WrongPedestal => (false, "wrong-pedestal"),
+        Outcome::Lost => (false, "lost"),
+        Outcome::Running => (false, "time-limit"),
+    };
+    Demonstration { steps, success, ending }
+}
+
 /// Plays the disturbed part before the recording: of four episodes one begins at its beginning.
-fn astray(world: &mut World, seed: u64, noise: f32) {
+pub(super) fn astray(world: &mut World, seed: u64, noise: f32) {
     if noise <= 0.0 {
         return;
     }

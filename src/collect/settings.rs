@@ -68,6 +68,9 @@ pub struct Settings {
     pub variant: Worlds,
     /// Of the expert's way before the recording.
     pub noise: f32,
+    /// Present when a policy leads the arm before the expert's recording begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead: Option<LeadSettings>,
     pub images: Images,
     /// Pixels of a picture's side.
     pub size: usize,
@@ -77,6 +80,15 @@ pub struct Settings {
     pub keep_failures: bool,
     /// Of the program: another one may simulate, draw or encode otherwise.
     pub version: String,
+}
+
+/// Who leads before the recording begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeadSettings {
+    /// `box`, or the path of a checkpoint.
+    pub source: String,
+    /// Of its weights and configuration.
+    pub digest: String,
 }
 
 /// How a policy plays.
@@ -108,7 +120,8 @@ impl Settings {
 
     /// The command that records the same again; where to is left to say.
     pub fn command(&self, episodes: u64) -> String {
-        let Settings { source, policy, seed, variant, noise, images, size, time_limit_s, keep_failures, .. } = self;
+        let Settings { source, policy, seed, variant, noise, lead, images, size, time_limit_s, keep_failures, .. } =
+            self;
         let mut command = format!(
             "vlash collect --episodes {episodes} --source {source} --seed {seed} --variant {} --images {} --size {size} \
              --time-limit {time_limit_s}",
@@ -118,6 +131,9 @@ impl Settings {
         match policy {
             Some(policy) => command.push_str(&format!(" --mode {} --delay {}", policy.mode, policy.delay)),
             None => command.push_str(&format!(" --noise {noise}")),
+        }
+        if let Some(lead) = lead {
+            command.push_str(&format!(" --lead {}", lead.source));
         }
         if *keep_failures {
             command.push_str(" --keep-failures");

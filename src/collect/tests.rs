@@ -48,6 +48,7 @@ fn settings() -> Settings {
         seed: SEED,
         variant: Worlds::Mixed,
         noise: 1.5,
+        lead: None,
         images: Images::H264,
         size: 16,
         time_limit_s: 0.1,

@@ -151,7 +151,7 @@ pub enum Freeze {
 /// `data.*`: the dataset and how it is read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DataConfig {
-    /// A local path, or `owner/name` below `root`; none: the bundled reaching dataset.
+    /// A local path, or `owner/name` below `root`; `bundled/NAME`; none: the bundled demonstrations of the simulated arm.
     pub repo: Option<String>,
     /// The dataset's own directory, or the parent of `owner/name`.
     pub root: Option<PathBuf>,

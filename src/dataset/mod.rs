@@ -24,6 +24,7 @@ pub mod sample;
 pub mod statistics;
 pub mod stats;
 mod still;
+pub(crate) mod store;
 pub mod table;
 pub mod video;
 pub mod window;

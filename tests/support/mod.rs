@@ -34,7 +34,7 @@ impl Bench {
         command
     }
 
-    /// Trains with `settings` into `run`, a short run of the embedded default.
+    /// Trains with `settings` into `run`, a short run of the embedded default on the reaching task.
     pub fn train(&self, run: &str, settings: &[&str]) -> Command {
         let dir = format!("run.dir={run}");
         let base = ["train", "--no-tui", &dir];
@@ -65,8 +65,9 @@ impl Bench {
     }
 }
 
-/// Settings that make a run of seconds: few held-out samples, small batches, a log line a step.
+/// Settings that make a run of seconds: a small task, few held-out samples, small batches, a log line a step.
 pub const SHORT: &[&str] = &[
+    "data.repo=bundled/reach",
     "train.batch_size=2",
     "validation.batches=1",
     "validation.every=0",

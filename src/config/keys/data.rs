@@ -15,7 +15,8 @@ pub(super) static KEYS: &[Key] = &[
         "data.repo",
         Text,
         Absent,
-        "The LeRobot dataset: a path, or owner/name below data.root; not set: the bundled reaching dataset.",
+        "The LeRobot dataset: a path, or owner/name below data.root; not set: bundled/tabletop, \
+         demonstrations of the simulated arm (there is also bundled/reach, a small task seen from above).",
     )
     .yaml(&[same("dataset.repo_id")])
     .also(&["dataset", "dataset_path", "dataset_repo_id", "data.path"]),

@@ -13,7 +13,6 @@
 
 mod motion;
 mod scene;
-mod store;
 #[cfg(test)]
 mod tests;
 
@@ -47,7 +46,7 @@ const AXES: [&str; 2] = ["hand_x", "hand_y"];
 /// # Errors
 /// [`WriteError`], if the cache cannot be written.
 pub fn ensure(cache: &Path) -> Result<PathBuf, WriteError> {
-    store::ensure(&cache.join("datasets").join(format!("reach-v{VERSION}")), |root| generate(root, EPISODES))
+    super::store::ensure(&cache.join("datasets").join(format!("reach-v{VERSION}")), |root| generate(root, EPISODES))
 }
 
 /// Writes `episodes` episodes to `root`, which must be absent. The same content on every machine.

@@ -92,7 +92,8 @@ fn callers_at_the_same_time_get_the_same_whole_copy() {
     let cache = tempfile::tempdir().unwrap();
     let path = cache.path().join("datasets/few");
     std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..4).map(|_| scope.spawn(|| store::ensure(&path, |root| generate(root, 3)))).collect();
+        let callers: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| crate::dataset::store::ensure(&path, |root| generate(root, 3)))).collect();
         for caller in callers {
             assert_eq!(caller.join().unwrap().unwrap(), path);
         }

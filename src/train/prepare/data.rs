@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::collect::bundled::Bundled;
 use crate::config::paths::cache_dir;
 use crate::config::train::TrainConfig;
 use crate::dataset::check;
@@ -11,7 +12,7 @@ use crate::dataset::proxy::ProxyReport;
 use crate::dataset::stats::Statistics;
 use crate::dataset::video::PoolOptions;
 use crate::dataset::window::{StateRule, WindowSpec, padding_share};
-use crate::dataset::{Dataset, Metadata, STATE, Selection, reach, resolve, statistics};
+use crate::dataset::{Dataset, Metadata, STATE, Selection, resolve, statistics};
 use crate::error::Explain;
 use crate::train::error::TrainError;
 use crate::train::prepare::delays;
@@ -43,8 +44,8 @@ pub fn open(config: &TrainConfig) -> Result<Data, TrainError> {
 }
 
 fn root(config: &TrainConfig, findings: &mut Vec<Finding>) -> Result<PathBuf, TrainError> {
-    if config.data.repo.is_none() && config.data.root.is_none() {
-        return Ok(reach::ensure(&cache_dir())?);
+    if let Some(bundled) = Bundled::named(config.data.repo.as_deref(), config.data.root.is_some()) {
+        return Ok(bundled.ensure(&cache_dir())?);
     }
     let resolved = resolve::resolve(config.data.repo.as_deref(), config.data.root.as_deref())?;
     findings.extend(resolved.finding);

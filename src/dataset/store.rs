@@ -13,7 +13,7 @@ use crate::files::{sync_directory, temporary_beside, write_atomic};
 const MANIFEST: &str = "SHA256SUMS";
 
 /// Returns `root` once it holds a whole copy of what `generate` writes.
-pub(super) fn ensure(
+pub(crate) fn ensure(
     root: &Path,
     generate: impl FnOnce(&Path) -> Result<(), WriteError>,
 ) -> Result<PathBuf, WriteError> {
