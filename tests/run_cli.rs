@@ -137,7 +137,7 @@ fn a_policy_of_nans_never_moves_the_arm() {
 fn the_arm_is_left_at_its_rest_pose() {
     let bench = Bench::new();
     // What a busy machine does to the cameras is not asked here.
-    let patient = ["watchdog.camera_age_ms=2000", "watchdog.inference_stop_s=60"];
+    let patient = ["watchdog.camera_age_ms=2000", "watchdog.frozen=1000", "watchdog.inference_stop_s=60"];
     let resting = ["--seconds", "0.5", "robot.on_exit=rest", "limits.approach_speed=0.5"];
     let output = run(&bench, &[&resting[..], &patient].concat());
     assert_eq!(output.status.code(), Some(0), "{}", error(&output));
