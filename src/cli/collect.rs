@@ -70,7 +70,7 @@ pub struct Args {
     /// How far the arm is led astray before the expert's recording begins, 0 to 3 [default: 0, from the beginning]
     #[arg(long, value_name = "LEVEL", value_parser = noise)]
     noise: Option<f32>,
-    /// How pictures are stored: h264 (videos) or png (lossless, about ten times as large)
+    /// How pictures are stored: h264 (videos) or png (lossless, about five times as large)
     #[arg(long, value_name = "h264|png", default_value = "h264", value_parser = images)]
     images: Images,
     /// Pixels of a picture's side
