@@ -14,16 +14,17 @@ use vlash_forge::eval::stats::wilson;
 
 mod support;
 
+const EVAL: &[&str] = &["eval", "--seeds", "3,7", "--out", "e"];
 /// Rollouts of a second: two inferences each.
-const SHORT: &[&str] = &["eval", "--seeds", "3,7", "--time-limit", "1", "--out", "e"];
+const SHORT: &[&str] = &["--time-limit", "1"];
 
 fn eval(bench: &Bench, arguments: &[&str]) -> Output {
-    succeed(bench.vlash(&[SHORT, arguments].concat()))
+    succeed(bench.vlash(&[EVAL, arguments].concat()))
 }
 
 fn refused(arguments: &[&str]) -> String {
     let bench = Bench::new();
-    let output = bench.vlash(&[SHORT, arguments].concat()).output().unwrap();
+    let output = bench.vlash(&[EVAL, arguments].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(64), "{}", stderr(&output));
     assert!(!bench.path("e").exists(), "nothing is begun");
     stderr(&output)
@@ -32,8 +33,8 @@ fn refused(arguments: &[&str]) -> String {
 #[test]
 fn a_table_as_json_and_the_same_again_without_a_rollout() {
     let bench = Bench::new();
-    let table = &["--modes", "sync,vlash", "--delays", "0,4", "--json"];
-    let output = eval(&bench, table);
+    let table = [SHORT, &["--modes", "sync,vlash", "--delays", "0,4", "--json"]].concat();
+    let output = eval(&bench, &table);
     let text = String::from_utf8(output.stdout).unwrap();
     let report: Report = serde_json::from_str(&text).unwrap();
     assert_eq!((report.schema, report.clock.as_str(), report.variant.as_str()), (1, "virtual", "static"));
@@ -58,7 +59,7 @@ fn a_table_as_json_and_the_same_again_without_a_rollout() {
         assert!(fs::metadata(bench.path("e").join(name)).unwrap().len() > 200, "{name}");
     }
 
-    let again = eval(&bench, table);
+    let again = eval(&bench, &table);
     assert!(stderr(&again).contains("rollouts 8 of 8, 8 of them from before"), "{}", stderr(&again));
     assert_eq!(String::from_utf8(again.stdout).unwrap(), text);
 }
@@ -66,7 +67,7 @@ fn a_table_as_json_and_the_same_again_without_a_rollout() {
 #[test]
 fn in_real_time_the_latency_is_measured_and_said() {
     let bench = Bench::new();
-    let output = eval(&bench, &["--real-time", "--modes", "vlash", "--steps", "1"]);
+    let output = eval(&bench, &[SHORT, &["--real-time", "--modes", "vlash", "--steps", "1"]].concat());
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("real clock") && text.contains("policy A, vlash: measured latency p50 "), "{text}");
     assert!(text.contains("Note: latencies were measured on ") && text.contains("every number here changes"), "{text}");
@@ -81,15 +82,16 @@ fn in_real_time_the_latency_is_measured_and_said() {
 #[test]
 fn a_film_shows_the_modes_side_by_side() {
     let bench = Bench::new();
-    let output = eval(&bench, &["--video", "films/both.mp4", "--latency", "33.3ms,100ms", "--json"]);
+    let film = ["--video", "films/both.mp4", "--latency", "33.3ms,100ms", "--time-limit", "0.2", "--json"];
+    let output = eval(&bench, &film);
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&said["seed"], &said["file"]), (&Value::from(3), &Value::from("films/both.mp4")));
     let pane =
         |at: usize| (said["panes"][at]["method"].as_str().unwrap(), said["panes"][at]["delay"].as_str().unwrap());
     assert_eq!([pane(0), pane(1)], [("sync", "100ms"), ("vlash", "100ms")]);
-    // A second, and a while for the last picture.
+    // Six ticks, and a while for the last picture.
     let index = VideoPool::new(PoolOptions::default()).index(&bench.path("films/both.mp4")).unwrap();
-    assert_eq!((index.frames(), index.width, &said["frames"]), (75, 960, &Value::from(75)));
+    assert_eq!((index.frames(), index.width, &said["frames"]), (51, 960, &Value::from(51)));
     assert!(!bench.path("e").exists(), "there is no table");
     assert_eq!(fs::read_dir(bench.path("films")).unwrap().count(), 1, "no temporary file stays");
 }

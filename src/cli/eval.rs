@@ -45,7 +45,7 @@ Examples:
   vlash eval --latency 184.5ms,5444ms                a published setting: waiting at one, asynchronous at the other
   vlash eval --latency trace.json                    recorded latencies: [180.2, 191.7, …] in ms
   vlash eval --real-time --seeds 0..9                 the latency that this machine has, in real time
-  vlash eval --video both.mp4 --seeds 3 --latency 267ms
+  vlash eval --video both.mp4 --seeds 3 --latency 184.5ms
                                                      sync and vlash side by side, as a film
   vlash eval outputs/sim --open-loop /data/pick --episodes 40:50
                                                      errors on recorded episodes, by joint and step
@@ -240,9 +240,10 @@ impl Args {
     }
 }
 
-/// Name and device of the machine that is measured.
+/// Name and device of the machine that is measured; `device` may be followed by the reason why it is that one.
 fn machine(device: &str) -> String {
-    format!("{} ({device})", crate::track::host())
+    let name = device.split_once(": ").map_or(device, |(name, _)| name);
+    format!("{} ({name})", crate::track::host())
 }
 
 /// Writes files into `directory`, each whole.

@@ -105,7 +105,11 @@ fn pane(
     write(frame, &recorded.title, (x + 8, 7), 2, INK);
     let time = format!("{:.1} S", (at + 1) as f64 / FPS);
     write(frame, &time, (x + PANE - 8 - time.chars().count() * ADVANCE * 2, 7), 2, INK);
+    let caption = (said.chars().count() * ADVANCE * 2 + 14, 2 * LINE + 6);
+    fill(frame, (x, HEADER + PANE - caption.1), caption, PAPER);
     write(frame, said, (x + 8, HEADER + PANE - 2 * LINE), 2, colour);
+    // Between panes.
+    fill(frame, (x + PANE - 1, 0), (2, HEIGHT), PAPER);
     // One column a tick, scaled so that the longest fills the pane.
     let strip = HEADER + PANE + 4;
     fill(frame, (x + 4, strip), (PANE - 8, STRIP - 8), TRACK);

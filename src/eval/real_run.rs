@@ -19,6 +19,17 @@ use crate::robot::sim::{Outcome, Setup, SimRobot, TASK};
 /// # Errors
 /// What keeps the rollout from beginning, such as a policy that gives no chunk, or the arm's fault.
 pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: Box<dyn ChunkPolicy>) -> Result<Rollout, EvalError> {
+    let settings = settings(grid, cell, seed, policy.facts());
+    conduct(grid, cell, seed, policy, &settings)
+}
+
+fn conduct(
+    grid: &Grid,
+    cell: &Cell,
+    seed: u64,
+    policy: Box<dyn ChunkPolicy>,
+    settings: &RolloutSettings,
+) -> Result<Rollout, EvalError> {
     let clock = Clock::monotonic();
     let mut robot = SimRobot::new(&Setup { variant: grid.variant, seed }, &clock, &[]);
     let judge = robot.judge();
@@ -28,10 +39,9 @@ pub fn run(grid: &Grid, cell: &Cell, seed: u64, policy: Box<dyn ChunkPolicy>) ->
         Progress { state: over.then(|| Arc::from(said)), over }
     };
     let mut hooks = Hooks { progress: Some(&mut progress), view: None };
-    let settings = settings(grid, cell, seed, policy.facts());
     // Nobody steers; the sender lives as long as the rollout.
     let (_sender, steer) = channel();
-    let done = control::run(&mut robot, policy, &settings, &clock, None, &steer, &mut hooks);
+    let done = control::run(&mut robot, policy, settings, &clock, None, &steer, &mut hooks);
     let summary = done.map_err(|source| {
         let rollout = format!("{} {} in real time, seed {seed}", grid.variant.name(), cell.method);
         EvalError::Control { rollout, source }
@@ -84,7 +94,11 @@ mod tests {
             time_limit_s: 0.8,
         };
         let grid = Grid::new(wanted, &facts()).unwrap();
-        run(&grid, &grid.cells[0], 1, Box::new(policy))
+        let mut settings = settings(&grid, &grid.cells[0], 1, &policy.facts);
+        // What a busy machine does to the cameras is not asked here.
+        settings.control.watchdog.camera_age = Duration::from_secs(60);
+        settings.control.watchdog.camera_stop = Duration::from_secs(60);
+        conduct(&grid, &grid.cells[0], 1, Box::new(policy), &settings)
     }
 
     #[test]

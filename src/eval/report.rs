@@ -159,7 +159,7 @@ impl CellReport {
     fn of(rolled: &Rolled, cell: &Cell) -> CellReport {
         let rollouts = &rolled.rollouts;
         let latencies: Vec<f64> = rollouts.iter().flat_map(|rollout| rollout.latencies_ms.iter().copied()).collect();
-        let latency_ms = cell.lag.machine().map(|_| Distribution::of(&latencies));
+        let latency_ms = (!latencies.is_empty()).then(|| Distribution::of(&latencies));
         let over =
             |value: &dyn Fn(&Rollout) -> Option<f64>| -> Vec<f64> { rollouts.iter().filter_map(value).collect() };
         let count = |value: &dyn Fn(&Rollout) -> usize| {

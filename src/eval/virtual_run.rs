@@ -152,7 +152,8 @@ fn conduct(
     Ok(rollout(ending, stage))
 }
 
-/// How chunks of a policy of these facts follow one another. A latency that is not known before is measured as it goes.
+/// How chunks of a policy of these facts follow one another. A latency that is not known before is measured as it goes;
+/// who waits for every chunk overlaps nothing, however long it takes.
 pub(super) fn schedule(grid: &Grid, cell: &Cell, facts: &PolicyFacts) -> Settings {
     let mode = match cell.method {
         Method::Sync => Mode::Sync,
@@ -162,7 +163,7 @@ pub(super) fn schedule(grid: &Grid, cell: &Cell, facts: &PolicyFacts) -> Setting
         Method::RtcTrained => Mode::RtcTrained,
     };
     let mut settings = Settings::new(mode, facts.horizon, grid.execute, facts.action_dim, FPS);
-    if cell.lag.machine().is_none() {
+    if cell.lag.machine().is_none() && mode != Mode::Sync {
         settings.overlap = Overlap::Fixed(cell.lag.planned());
     }
     settings.trained_delay = facts.trained_delay;
@@ -319,6 +320,9 @@ mod tests {
         assert_eq!((sync.ticks, sync.held, sync.inferences), (72, 24, 6));
         assert_eq!((vlash.ticks, vlash.held, vlash.misses), (72, 4, 0));
         assert_eq!(fresh.ending, Ending::TimeLimit);
+        // Longer than a chunk lasts: 28 held, 8 moved, and again.
+        let slow = rolled(Method::Sync, 28, None);
+        assert_eq!((slow.ticks, slow.held, slow.inferences), (72, 56, 2));
     }
 
     #[test]

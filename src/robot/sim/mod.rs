@@ -4,6 +4,7 @@
 //! world moves on a virtual clock or in real time.
 
 mod arm;
+mod bodies;
 pub mod dimensions;
 pub mod expert;
 pub mod fault;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::dimensions::GRIPPER_MAX;
+use super::dimensions::{GRIPPER_MAX, PEDESTAL_RADIUS, PLATFORM_RADIUS};
 use super::ik::{HOME, solve};
 use super::snapshot::{Colour, Look};
 
@@ -73,7 +73,12 @@ impl Scene {
             Variant::Static => [between(0.30, 0.38), between(-0.06, 0.06)],
             Variant::Moving => [between(0.31, 0.37), between(-0.01, 0.01)],
         };
-        let pedestals = [[between(0.23, 0.29), between(0.18, 0.23)], [between(0.23, 0.29), between(-0.23, -0.18)]];
+        let mut pedestals = [[between(0.23, 0.29), between(0.18, 0.23)], [between(0.23, 0.29), between(-0.23, -0.18)]];
+        if setup.variant == Variant::Moving {
+            for pedestal in &mut pedestals {
+                clear_the_way(pedestal, platform);
+            }
+        }
         let ball = [between(-0.012, 0.012), between(-0.012, 0.012)];
         let phase = between(-1.0, 1.0);
         let tcp = [between(0.24, 0.34), between(-0.12, 0.12), between(0.15, 0.23)];
@@ -88,6 +93,20 @@ impl Scene {
     /// Index of the pedestal that the ball belongs on.
     pub fn goal(&self) -> usize {
         usize::from(self.look.pedestals[0] != self.look.ball)
+    }
+}
+
+/// Air between the moving platform and a pedestal at the least, metres.
+const CLEARANCE: f64 = 0.005;
+
+/// Moves a pedestal outwards along y, by less than two centimetres, until the platform passes it.
+fn clear_the_way(pedestal: &mut [f64; 2], platform: [f64; 2]) {
+    let end = platform[1] + PLATFORM_TRAVEL.copysign(pedestal[1]);
+    let apart = PLATFORM_RADIUS + PEDESTAL_RADIUS + CLEARANCE;
+    let aside = (apart * apart - (pedestal[0] - platform[0]).powi(2)).max(0.0).sqrt();
+    let least = end + aside.copysign(pedestal[1]);
+    if pedestal[1].abs() < least.abs() {
+        pedestal[1] = least;
     }
 }
 
@@ -121,6 +140,22 @@ mod tests {
             assert_eq!((&a.look, a.start, a.pedestals), (&b.look, b.start, b.pedestals));
             assert_eq!(a.look.pedestals[a.goal()], a.look.ball);
             assert_ne!(a.look.pedestals[0], a.look.pedestals[1]);
+        }
+    }
+
+    #[test]
+    fn the_platform_passes_the_pedestals() {
+        for variant in [Variant::Static, Variant::Moving] {
+            for seed in 0..5000 {
+                let scene = Scene::draw(&Setup { variant, seed });
+                let travel = if variant == Variant::Moving { PLATFORM_TRAVEL } else { 0.0 };
+                for [x, y] in scene.pedestals {
+                    let end = scene.platform[1] + travel.copysign(y);
+                    let apart = (x - scene.platform[0]).hypot(y - end);
+                    assert!(apart > PLATFORM_RADIUS + PEDESTAL_RADIUS + 0.004, "seed {seed}: {apart} m");
+                    assert!((0.17..0.25).contains(&y.abs()) && x.hypot(y) < 0.4, "seed {seed}: pedestal at {x}, {y}");
+                }
+            }
         }
     }
 }

@@ -1,15 +1,14 @@
 //! One episode's physics: a kinematic hand, a dynamic ball, and what it can lie on.
 
-use std::f64::consts::TAU;
-
 use rapier3d::prelude::*;
 
+use super::bodies::{Hand, array, insert_stand, insert_table, vector};
 use super::dimensions::*;
 use super::ik::tcp;
 use super::motion::Motors;
 use super::scene::{PEDESTAL_TOP, PLATFORM_SPEED, PLATFORM_TOP, PLATFORM_TRAVEL, Scene, Setup};
 use super::snapshot::Snapshot;
-use crate::robot::kinematics::{JOINTS, Pose as Frame, links};
+use crate::robot::kinematics::JOINTS;
 
 /// Control ticks a second; commands hold for one tick.
 pub const FPS: f64 = 30.0;
@@ -17,9 +16,6 @@ pub const FPS: f64 = 30.0;
 const SUBSTEPS: usize = 8;
 
 const BALL_MASS: f32 = 0.02;
-/// Height and number of the cuboids that make a rim, metres.
-const RIM_HEIGHT: f64 = 0.004;
-const RIM_PARTS: usize = 16;
 /// A ball further from the fingers' middle than this (along their width) slips out, metres.
 const PAD: f64 = 0.014;
 /// Opening beyond the grip at which the ball is let go, metres.
@@ -38,7 +34,7 @@ pub enum Outcome {
     },
     /// It rests on the other pedestal.
     WrongPedestal,
-    /// It is where the arm cannot reach it.
+    /// It is free, and where the arm cannot reach it.
     Lost,
 }
 
@@ -63,13 +59,6 @@ pub struct World {
 struct Grip {
     joint: ImpulseJointHandle,
     opening: f64,
-}
-
-/// Palm and fingers.
-struct Hand {
-    palm: RigidBodyHandle,
-    /// By the side of y.
-    fingers: [(RigidBodyHandle, ColliderHandle); 2],
 }
 
 impl std::fmt::Debug for World {
@@ -302,7 +291,7 @@ impl World {
         let reach = (ball[0] * ball[0] + ball[1] * ball[1]).sqrt();
         self.outcome = if let Outcome::Placed { .. } = self.outcome {
             self.outcome
-        } else if ball[2] < -0.05 || !(0.16..0.5).contains(&reach) {
+        } else if self.held.is_none() && (ball[2] < -0.05 || !(0.16..0.5).contains(&reach)) {
             Outcome::Lost
         } else if rests && self.is_on(self.scene.pedestals[goal]) {
             Outcome::Placed { seconds: self.time() }
@@ -312,93 +301,6 @@ impl World {
             Outcome::Running
         };
     }
-}
-
-impl Hand {
-    fn insert(physics: &mut PhysicsWorld, motors: &Motors) -> Hand {
-        let kinematic = || RigidBodyBuilder::kinematic_position_based();
-        let [x, y] = PALM_HALF;
-        let palm = ColliderBuilder::cuboid(x as f32, y as f32, (PALM_LENGTH / 2.0) as f32).translation(vector([
-            0.0,
-            0.0,
-            PALM_LENGTH / 2.0,
-        ]));
-        let (palm, _) = physics.insert(kinematic(), palm);
-        let half = (FINGER_END - PALM_LENGTH) / 2.0;
-        let finger = || {
-            ColliderBuilder::cuboid(FINGER_HALF_WIDTH as f32, (FINGER_THICKNESS / 2.0) as f32, half as f32)
-                .translation(vector([0.0, 0.0, PALM_LENGTH + half]))
-                .friction(1.0)
-        };
-        let fingers = [0, 1].map(|_| physics.insert(kinematic(), finger()));
-        let hand = Hand { palm, fingers };
-        for (body, pose) in hand.poses(motors) {
-            if let Some(body) = physics.bodies.get_mut(body) {
-                body.set_position(pose, true);
-            }
-        }
-        hand
-    }
-
-    fn poses(&self, motors: &Motors) -> [(RigidBodyHandle, Pose); 3] {
-        let flange = links(&motors.angles())[5];
-        let aside = motors.opening() / 2.0 + FINGER_THICKNESS / 2.0;
-        let finger = |side: f64| flange.then(&Frame { position: [0.0, side * aside, 0.0], ..Frame::IDENTITY });
-        [(self.palm, pose(&flange)), (self.fingers[0].0, pose(&finger(-1.0))), (self.fingers[1].0, pose(&finger(1.0)))]
-    }
-
-    fn place(&self, physics: &mut PhysicsWorld, motors: &Motors) {
-        for (body, pose) in self.poses(motors) {
-            if let Some(body) = physics.bodies.get_mut(body) {
-                body.set_next_kinematic_position(pose);
-            }
-        }
-    }
-}
-
-fn insert_table(physics: &mut PhysicsWorld) {
-    let [[x0, x1], [y0, y1]] = TABLE;
-    let half = [(x1 - x0) / 2.0, (y1 - y0) / 2.0, 0.02].map(|v| v as f32);
-    let middle = vector([(x0 + x1) / 2.0, (y0 + y1) / 2.0, -0.02]);
-    let top = ColliderBuilder::cuboid(half[0], half[1], half[2]).friction(0.7);
-    physics.insert(RigidBodyBuilder::fixed().translation(middle), top);
-}
-
-/// A disc whose top is at the body's origin, with a rim that keeps a ball.
-fn insert_stand(physics: &mut PhysicsWorld, body: RigidBodyBuilder, radius: f64, thickness: f64) -> RigidBodyHandle {
-    // rapier's cylinders stand along y.
-    let upright = Rotation::from_rotation_x(std::f32::consts::FRAC_PI_2);
-    let disc = ColliderBuilder::cylinder((thickness / 2.0) as f32, radius as f32)
-        .position(Pose::from_parts(vector([0.0, 0.0, -thickness / 2.0]), upright))
-        .friction(0.9);
-    let (handle, _) = physics.insert(body, disc);
-    for part in 0..RIM_PARTS {
-        let angle = part as f64 * TAU / RIM_PARTS as f64;
-        let (sin, cos) = angle.sin_cos();
-        let middle = radius - 0.002;
-        let half = [0.002, radius * std::f64::consts::PI / RIM_PARTS as f64, RIM_HEIGHT / 2.0].map(|v| v as f32);
-        let place = Pose::from_parts(
-            vector([middle * cos, middle * sin, RIM_HEIGHT / 2.0]),
-            Rotation::from_rotation_z(angle as f32),
-        );
-        let wall = ColliderBuilder::cuboid(half[0], half[1], half[2]).position(place).friction(0.9);
-        physics.colliders.insert_with_parent(wall, handle, &mut physics.bodies);
-    }
-    handle
-}
-
-fn vector(v: [f64; 3]) -> Vector {
-    Vector::new(v[0] as f32, v[1] as f32, v[2] as f32)
-}
-
-fn array(v: Vector) -> [f64; 3] {
-    [f64::from(v.x), f64::from(v.y), f64::from(v.z)]
-}
-
-fn pose(frame: &Frame) -> Pose {
-    let column = |c: usize| vector(std::array::from_fn(|r| frame.rotation[r][c]));
-    let rotation = rapier3d::glamx::Mat3::from_cols(column(0), column(1), column(2));
-    Pose::from_parts(vector(frame.position), Rotation::from_mat3(&rotation).normalize())
 }
 
 #[cfg(test)]
@@ -488,6 +390,26 @@ mod tests {
         }
         let away = (world.ball()[1] - from[1]).abs();
         assert!(away > 0.05, "the ball went {away} m, to {:?}", world.ball());
+    }
+
+    #[test]
+    fn a_ball_is_lost_out_of_reach_but_not_while_it_is_held() {
+        let mut world = holding();
+        let mut command = world.joints();
+        let behind = super::super::ik::solve([0.13, 0.0, 0.2], &super::super::ik::HOME);
+        for _ in 0..90 {
+            for (value, wanted) in command.iter_mut().zip(behind) {
+                *value += (wanted as f32 - *value).clamp(-0.03, 0.03);
+            }
+            world.step(&command);
+        }
+        assert!(world.is_held() && world.ball()[0] < 0.158, "{:?}", world.ball());
+        assert_eq!(world.outcome(), Outcome::Running);
+        command[6] = GRIPPER_MAX as f32;
+        for _ in 0..30 {
+            world.step(&command);
+        }
+        assert_eq!(world.outcome(), Outcome::Lost);
     }
 
     #[test]
