@@ -78,7 +78,7 @@ pub struct Args {
     /// seeds begins: demonstrations of how to go on from where it errs
     #[arg(long, value_name = "box|PATH")]
     lead: Option<String>,
-    /// How pictures are stored: h264 (videos) or png (lossless, about ten times as large)
+    /// How pictures are stored: h264 (videos) or png (lossless, about five times as large)
     #[arg(long, value_name = "h264|png", default_value = "h264", value_parser = images)]
     images: Images,
     /// Pixels of a picture's side

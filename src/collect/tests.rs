@@ -115,8 +115,11 @@ fn an_interrupted_recording_goes_on_to_the_same_dataset() {
     let mut played = Vec::new();
     for (most, threads) in [(2, 1), (4, 3), (1, 2), (100, 4)] {
         let recorder = Recorder::open(&out, settings()).unwrap();
-        // As a kill leaves it.
+        // As kills leave it, one while an episode was written, one while the episodes were joined.
         fs::write(recorder.place().join(".tmp-00000000000000000099.episode-1-1"), "half of an epis").unwrap();
+        fs::create_dir_all(recorder.place().join("dataset/meta")).unwrap();
+        drop(recorder);
+        let recorder = Recorder::open(&out, settings()).unwrap();
         let (script, handed_in) = (Script::default(), AtomicUsize::new(0));
         let stop = || handed_in.load(Ordering::Relaxed) >= most;
         let say = |_: Progress| {

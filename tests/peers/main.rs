@@ -177,6 +177,51 @@ fn lerobot_computes_the_same_from_a_full_fine_tune() {
     assert_same("full fine-tune in LeRobot", &ours, &theirs(&bench, &python, &model, &dataset, None));
 }
 
+/// Rows, videos and statistics of `vlash collect`, at the beginnings and ends of episodes that share files. The decoders
+/// differ (FFmpeg, OpenH264), which H.264 allows no room for; the colours are FFmpeg's on both sides.
+#[test]
+fn lerobot_reads_the_recorded_videos_frame_by_frame() {
+    let Some(python) = python("videos") else { return };
+    let bench = Bench::new();
+    let arguments = ["--episodes", "3", "--noise", "1", "--variant", "mixed", "--size", "96"];
+    succeed(bench.vlash(&[&["collect", "--out", "demos"], &arguments[..]].concat()));
+    let root = bench.path("demos");
+    let data = Dataset::open(&root, Selection::default()).unwrap();
+    let frames: Vec<(usize, usize)> = data
+        .lengths()
+        .iter()
+        .enumerate()
+        .flat_map(|(episode, &length)| [0, 1, length / 2, length - 1].map(|frame| (episode, frame)))
+        .collect();
+    let indices = frames.iter().map(|&(episode, frame)| (data.episodes()[episode].start + frame).to_string());
+    let (script, out) =
+        (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/lerobot_frames.py"), bench.path("frames.safetensors"));
+    let paths = [&script, &root, &out].map(|path| path.to_str().unwrap().to_owned());
+    let arguments: Vec<String> = paths.into_iter().chain(indices).collect();
+    let printed = run(&python, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let expected = format!("3 {} 30 observation.images.front observation.images.wrist", data.len());
+    assert!(printed.contains(&expected), "{printed}");
+
+    let found = candle_core::safetensors::load(&out, &Device::Cpu).unwrap();
+    for (row, &(number, frame)) in frames.iter().enumerate() {
+        let episode = &data.episodes()[number];
+        let vector = |name: &str| found[name].get(row).unwrap().to_vec1::<f32>().unwrap();
+        let window = WindowSpec { horizon: 1, state: StateRule::GroundTruth };
+        let sample = data.sample(episode.start + frame, &window, 0).unwrap();
+        assert_eq!((vector("state"), vector("action")), (sample.state.clone(), sample.actions.clone()));
+        assert_eq!(found["episode_index"].get(row).unwrap().to_scalar::<i64>().unwrap(), number as i64);
+        for camera in data.cameras() {
+            let ours = data.image(episode, camera, frame).unwrap();
+            let theirs = found[&camera.feature].get(row).unwrap().permute((1, 2, 0)).unwrap();
+            assert_eq!(theirs.dims(), [96, 96, 3]);
+            let theirs = theirs.flatten_all().unwrap().to_vec1::<u8>().unwrap();
+            let farthest = ours.data.iter().zip(&theirs).map(|(a, b)| a.abs_diff(*b)).max().unwrap();
+            assert!(farthest <= 1, "{}, episode {number}, frame {frame}: {farthest} levels", camera.feature);
+            println!("{}, episode {number}, frame {frame}: {farthest} levels", camera.feature);
+        }
+    }
+}
+
 /// The published sizes are what stock LeRobot builds; its decoder takes our `config.json` as it is.
 #[test]
 fn stock_lerobot_decodes_the_configuration_of_a_full_size_policy() {
