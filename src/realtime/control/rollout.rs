@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::core::{Core, End, Rejected};
 use super::error::RolloutError;
-use super::pace::Pace;
+use super::pace::{Pace, Wake};
 use super::priority::Priority;
 use super::settings::ControlSettings;
 use crate::realtime::metrics::Metrics;
@@ -19,6 +19,10 @@ use crate::robot::{Exit, Frame, Robot};
 use crate::track::event::Level;
 use crate::track::telemetry::Steer;
 
+/// What is told before anything moves.
+const FOR_IMAGES: &str = "waiting for the first image of every camera";
+const FOR_POLICY: &str = "warming up the policy";
+const FOR_OPERATOR: &str = "waiting for the operator to arm it";
 /// How long cameras may take for their first image.
 const FIRST_IMAGE: Duration = Duration::from_secs(5);
 /// How long warming up may take.
@@ -120,6 +124,15 @@ pub fn run(
     Ok(summary)
 }
 
+/// Hands over what there is to tell.
+fn pass_on(core: &mut Core, telemetry: Option<&Telemetry>) {
+    for record in core.records() {
+        if let Some(telemetry) = telemetry {
+            telemetry.send(record);
+        }
+    }
+}
+
 struct Rollout<'a> {
     core: Core,
     worker: Worker,
@@ -132,12 +145,15 @@ struct Rollout<'a> {
 impl Rollout<'_> {
     fn conduct(mut self, robot: &mut dyn Robot, hooks: &mut Hooks<'_>) -> Result<RolloutSummary, RolloutError> {
         self.first_images(robot)?;
-        let warm_up = self.worker.warm_up(&self.core.request(), WARM_UP_RUNS, WARM_UP)?;
+        let warm_up = self.warm_up()?;
         let notices = self.notices(warm_up);
         // The arm may have been moved meanwhile.
         self.core.begin(robot, self.clock.now())?;
         if self.settings.arm {
             self.core.arm();
+            self.core.say(self.clock.now(), Level::Info, "armed: the configuration asks for no confirmation".into());
+        } else {
+            self.core.wait(&FOR_OPERATOR.into(), self.clock.now());
         }
         let end = self.ticks(robot, hooks)?;
         Ok(RolloutSummary {
@@ -153,8 +169,11 @@ impl Rollout<'_> {
 
     fn first_images(&mut self, robot: &mut dyn Robot) -> Result<(), RolloutError> {
         let deadline = self.clock.now() + FIRST_IMAGE;
+        let reason = FOR_IMAGES.into();
         loop {
             self.core.begin(robot, self.clock.now())?;
+            self.core.wait(&reason, self.clock.now());
+            self.tell();
             let Some(blind) = self.core.blind() else { return Ok(()) };
             if self.clock.now() >= deadline {
                 let camera = robot.features().cameras.get(blind).map(|camera| camera.name.clone()).unwrap_or_default();
@@ -164,6 +183,20 @@ impl Rollout<'_> {
             std::thread::sleep(pause);
             self.clock.set(self.clock.now() + pause);
         }
+    }
+
+    fn warm_up(&mut self) -> Result<Duration, RolloutError> {
+        let Rollout { core, worker, clock, telemetry, .. } = self;
+        let (request, reason) = (core.request(), FOR_POLICY.into());
+        let mut waiting = || {
+            core.wait(&reason, clock.now());
+            pass_on(core, *telemetry);
+        };
+        Ok(worker.warm_up(&request, WARM_UP_RUNS, WARM_UP, &mut waiting)?)
+    }
+
+    fn tell(&mut self) {
+        pass_on(&mut self.core, self.telemetry);
     }
 
     /// What a person should know before it moves.
@@ -191,10 +224,13 @@ impl Rollout<'_> {
     fn ticks(&mut self, robot: &mut dyn Robot, hooks: &mut Hooks<'_>) -> Result<End, RolloutError> {
         let mut pace = Pace::new(self.clock.clone(), self.settings.control.schedule.fps, self.settings.spin);
         let start = self.clock.now();
+        let mut before = Wake { now: start, missed: 0, late: Duration::ZERO };
         loop {
             let wake = pace.wait();
             self.operator(robot)?;
             self.task(hooks);
+            self.passed_over(&wake, &before);
+            before = wake;
             if self.settings.duration.is_some_and(|duration| wake.now.saturating_sub(start) >= duration) {
                 self.core.finish(End::Duration);
             }
@@ -208,15 +244,27 @@ impl Rollout<'_> {
                     recording: self.core.recording(),
                 });
             }
-            for record in self.core.records() {
-                if let Some(telemetry) = self.telemetry {
-                    telemetry.send(record);
-                }
-            }
+            self.tell();
             if let Some(end) = end {
                 return Ok(end);
             }
         }
+    }
+
+    /// Says why ticks were passed over, as far as the tick `before` tells.
+    fn passed_over(&mut self, wake: &Wake, before: &Wake) {
+        if wake.missed == 0 {
+            return;
+        }
+        let period = Duration::try_from_secs_f64(1.0 / self.settings.control.schedule.fps).unwrap_or(Duration::MAX);
+        let cause = if before.late > period / 2 {
+            let late = before.late.as_secs_f64() * 1e3;
+            format!("the system woke the loop {late:.0} ms late; control.realtime=true asks for priority")
+        } else {
+            let took = wake.now.saturating_sub(before.now).as_secs_f64() * 1e3;
+            format!("a tick took {took:.0} ms; the robot's driver waits, or the machine is too slow for control.fps")
+        };
+        self.core.complain(wake.now, format!("{} control ticks passed over: {cause}", wake.missed));
     }
 
     fn operator(&mut self, robot: &mut dyn Robot) -> Result<(), RolloutError> {

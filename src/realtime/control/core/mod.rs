@@ -55,6 +55,8 @@ struct Behind {
     /// The oldest image.
     captured: Option<Duration>,
     told: Vec<f32>,
+    /// Ticks from its launch to its planned begin.
+    overlap: u64,
 }
 
 /// Images that a camera gave in the last second.
@@ -111,10 +113,15 @@ pub struct Core {
     frames: Vec<Option<Frame>>,
     asked: Option<Request>,
     asked_at: Option<Duration>,
+    /// The chunk that was asked for and neither began nor was given up.
+    pending: Option<u64>,
     flying: Behind,
     used: Behind,
     continued: bool,
     spliced: bool,
+    /// Of the newest chunk.
+    latency: Duration,
+    complained: Option<Duration>,
     rejected: Option<Rejected>,
     heartbeat: Duration,
     last_sent: Option<Duration>,
@@ -164,10 +171,13 @@ impl Core {
             frames: Vec::with_capacity(names.len()),
             asked: None,
             asked_at: None,
+            pending: None,
             flying: behind.clone(),
             used: behind,
             continued: false,
             spliced: false,
+            latency: Duration::ZERO,
+            complained: None,
             rejected: None,
             heartbeat: Duration::ZERO,
             last_sent: None,
@@ -195,9 +205,16 @@ impl Core {
     /// The arm moves from the next tick on, from where it stands.
     pub fn arm(&mut self) {
         self.scheduler.reset();
+        self.pending = None;
         self.watchdog.forgive();
         (self.arm, self.reason, self.watched) = (ArmState::Armed, None, false);
         (self.starting, self.approach, self.asked_at) = (true, None, None);
+    }
+
+    /// Nothing moves yet, and why: told like a tick's state, so that whoever watches knows that somebody is there.
+    pub fn wait(&mut self, reason: &Arc<str>, now: Duration) {
+        self.reason = Some(Arc::clone(reason));
+        self.tell_state(now);
     }
 
     /// Whether there is an image of every camera that the policy needs.
@@ -335,8 +352,8 @@ impl Core {
             }
             Verdict::Hold(fault) if self.arm == ArmState::Armed => self.hold(fault.to_string(), true, now),
             Verdict::Well if self.arm == ArmState::Holding && self.watched && self.settings.recover => {
-                self.say(now, Level::Info, "what held the arm is over: it moves on".into());
                 self.arm();
+                self.say(now, Level::Info, "armed again: what held the arm is over".into());
             }
             _ if dead && self.arm == ArmState::Armed => self.hold("no sign of the operator".into(), false, now),
             _ => {}
