@@ -164,6 +164,39 @@ fn a_stalled_camera_holds_until_the_operator_arms() {
     assert!(bench.moved(10));
 }
 
+/// FF-22: an image that shows nothing is no observation, before the arm is armed and in motion.
+#[test]
+fn nothing_is_armed_with_a_camera_that_shows_nothing_and_in_motion_it_holds() {
+    let clock = Clock::virtual_();
+    let mut arm = MockArm::new(&clock);
+    arm.capped = true;
+    let (_steer, asked) = channel();
+    let rollout = RolloutSettings::new(settings(Mode::Vlash));
+    let error =
+        run(&mut arm, Box::new(Swing::new()), &rollout, &clock, None, &asked, &mut Hooks::default()).unwrap_err();
+    let RolloutError::Blank(fault) = &error else { panic!("{error}") };
+    assert!(fault.to_string().starts_with("camera front: its images show nothing"), "{fault}");
+    assert!(arm.sent.is_empty() && arm.exit == Some(Exit::Hold));
+
+    let mut bench = Bench::new(settings(Mode::Vlash), Swing::new());
+    bench.ticks(30);
+    bench.arm.capped = true;
+    bench.ticks(5);
+    assert_eq!(bench.core.arm_state(), ArmState::Holding);
+    bench.steer(Steer::Arm { robot: NAME.into() });
+    bench.ticks(1);
+    assert!(
+        bench.said.iter().any(|text| text.starts_with("arm refused: camera front: its images")),
+        "{:?}",
+        bench.said
+    );
+    bench.arm.capped = false;
+    bench.ticks(5);
+    bench.steer(Steer::Arm { robot: NAME.into() });
+    bench.ticks(20);
+    assert!(bench.moved(10));
+}
+
 #[test]
 fn a_far_first_action_is_approached_or_refused() {
     let mut bench = Bench::new(settings(Mode::Vlash), Swing { centre: 14.0, ..Swing::new() });

@@ -88,10 +88,25 @@ impl Worker {
     /// # Errors
     /// The system gives no thread.
     pub fn start(policy: Box<dyn ChunkPolicy>, injected: Injected) -> std::io::Result<Worker> {
+        Worker::start_after(policy, injected, || ())
+    }
+
+    /// As [`start`](Self::start); the thread calls `first` before all else, for its place in the system.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start_after(
+        policy: Box<dyn ChunkPolicy>,
+        injected: Injected,
+        first: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Worker> {
         let mailbox = Arc::new(Mailbox::default());
         let facts = policy.facts().clone();
         let served = Arc::clone(&mailbox);
-        std::thread::Builder::new().name("inference".into()).spawn(move || serve(&served, policy, &injected))?;
+        std::thread::Builder::new().name("inference".into()).spawn(move || {
+            first();
+            serve(&served, policy, &injected);
+        })?;
         Ok(Worker { mailbox, facts })
     }
 

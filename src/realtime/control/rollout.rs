@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::core::{Core, End, Rejected};
 use super::error::RolloutError;
 use super::pace::{Pace, Wake};
-use super::priority::Priority;
+use super::priority::{Place, Priority};
 use super::settings::ControlSettings;
 use crate::realtime::metrics::Metrics;
 use crate::realtime::policy::ChunkPolicy;
@@ -20,10 +20,10 @@ use crate::track::event::Level;
 use crate::track::telemetry::Steer;
 
 /// What is told before anything moves.
-const FOR_IMAGES: &str = "waiting for the first image of every camera";
+const FOR_IMAGES: &str = "waiting for an image of every camera that shows something";
 const FOR_POLICY: &str = "warming up the policy";
 const FOR_OPERATOR: &str = "waiting for the operator to arm it";
-/// How long cameras may take for their first image.
+/// How long cameras may take for their first image, and to find their exposure.
 const FIRST_IMAGE: Duration = Duration::from_secs(5);
 /// How long warming up may take.
 const WARM_UP: Duration = Duration::from_secs(300);
@@ -115,9 +115,13 @@ pub fn run(
 ) -> Result<RolloutSummary, RolloutError> {
     // What does not fit together is said before anything is powered.
     let core = Core::new(settings.control.clone(), policy.facts(), robot.features(), robot.limits())?;
-    let worker = Worker::start(policy, settings.injected.clone()).map_err(RolloutError::Thread)?;
+    let priority = settings.priority;
+    let worker = Worker::start_after(policy, settings.injected.clone(), move || priority.keep_off());
+    let worker = worker.map_err(RolloutError::Thread)?;
     robot.connect()?;
+    let place = Place::here();
     let result = Rollout { core, worker, settings, clock, telemetry, steer }.conduct(robot, hooks);
+    place.restore(priority);
     let left = robot.disconnect(settings.exit);
     let summary = result?;
     left?;
@@ -174,14 +178,22 @@ impl Rollout<'_> {
             self.core.begin(robot, self.clock.now())?;
             self.core.wait(&reason, self.clock.now());
             self.tell();
-            let Some(blind) = self.core.blind() else { return Ok(()) };
-            if self.clock.now() >= deadline {
+            let (blind, capped) = (self.core.blind(), self.core.capped());
+            if blind.is_none() && capped.is_none() {
+                return Ok(());
+            }
+            if let Some(fault) = capped.filter(|_| self.clock.now() >= deadline) {
+                return Err(RolloutError::Blank(fault));
+            }
+            if let Some(blind) = blind.filter(|_| self.clock.now() >= deadline) {
                 let camera = robot.features().cameras.get(blind).map(|camera| camera.name.clone()).unwrap_or_default();
                 return Err(RolloutError::NoImage { camera, seconds: FIRST_IMAGE.as_secs() });
             }
             let pause = Duration::from_millis(10);
-            std::thread::sleep(pause);
-            self.clock.set(self.clock.now() + pause);
+            match self.clock {
+                Clock::Virtual(_) => self.clock.set(self.clock.now() + pause),
+                Clock::Monotonic(_) => std::thread::sleep(pause),
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::mem;
 use std::time::Duration;
 
 use super::{Core, End, Rejected, Sent, largest_difference};
-use crate::realtime::filter::{FarStart, FilterError, SafetyFilter, Start};
+use crate::realtime::filter::{FarStart, FilterError, Passed, SafetyFilter, Start};
 use crate::realtime::policy::Request;
 use crate::realtime::scheduler::{Action, Command, Event, Launch};
 use crate::realtime::worker::{Inference, Reply};
@@ -96,6 +96,9 @@ impl Core {
         self.note_events(now);
         let sent = match acted {
             Acted::Sent(sent) => {
+                if sent.outside {
+                    self.complain_of_place(now);
+                }
                 let captured = self.used.captured;
                 Sent { image_age: captured.map(|captured| now.saturating_sub(captured)), ..sent }
             }
@@ -124,7 +127,9 @@ impl Core {
         self.scheduler.reset();
         self.give_up(now, "its first action is far from the arm");
         self.starting = true;
-        if let FarStart::Approach(_) = self.settings.filter.far_start {
+        if !self.filter.reaches(&target) {
+            self.hold("the first action is outside of limits.workspace".into(), false, now);
+        } else if let FarStart::Approach(_) = self.settings.filter.far_start {
             let text = format!("the first action is {distance:.2} from where {joint} stands: going there slowly");
             self.say(now, Level::Info, text);
             self.approach = Some(target);
@@ -182,6 +187,15 @@ impl Core {
         self.complain(now, text);
     }
 
+    /// A command that led the gripper out of its box.
+    fn complain_of_place(&mut self, now: Duration) {
+        let [x, y, z] = self.filter.gripper().unwrap_or_default();
+        let text = format!(
+            "the policy leads the gripper out of limits.workspace: it is held at {x:.3}, {y:.3}, {z:.3} m (forward, left, up)"
+        );
+        self.complain(now, text);
+    }
+
     /// Gives up what was asked for: nobody waits for it any more.
     pub(super) fn give_up(&mut self, now: Duration, reason: &str) {
         if let Some(chunk) = self.pending.take() {
@@ -216,7 +230,8 @@ fn act(filter: &mut SafetyFilter, action: Action<'_>, first: bool) -> Acted {
     }
     let origin = if action.continued { Origin::Continued } else { Origin::Fresh };
     let action = (action.chunk, action.step as u32);
-    Acted::Sent(Sent { origin: Some(origin), action: Some(action), clipped: passed.clipped, image_age: None })
+    let Passed { clipped, outside, .. } = passed;
+    Acted::Sent(Sent { origin: Some(origin), action: Some(action), clipped, outside, image_age: None })
 }
 
 /// Chunks of a rollout begin from different noise.

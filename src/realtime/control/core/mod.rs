@@ -15,7 +15,7 @@ use crate::realtime::metrics::Recorder;
 use crate::realtime::policy::{Continuity, PolicyFacts, Request};
 use crate::realtime::scheduler::Scheduler;
 use crate::realtime::telemetry::Record;
-use crate::realtime::watchdog::{Observed, Verdict, Watchdog};
+use crate::realtime::watchdog::{Fault, Observed, Verdict, Watchdog, blank};
 use crate::realtime::worker::Inference;
 use crate::robot::{Features, Frame, JointState, Limits, Robot, RobotError};
 use crate::track::event::Level;
@@ -82,12 +82,14 @@ struct Sent {
     origin: Option<Origin>,
     action: Option<(u64, u32)>,
     clipped: u32,
+    /// The action led the gripper out of its workspace.
+    outside: bool,
     image_age: Option<Duration>,
 }
 
 impl Sent {
     /// The arm is not under the policy.
-    const IDLE: Sent = Sent { origin: None, action: None, clipped: 0, image_age: None };
+    const IDLE: Sent = Sent { origin: None, action: None, clipped: 0, outside: false, image_age: None };
 }
 
 /// The loop's state.
@@ -96,6 +98,7 @@ pub struct Core {
     robot_name: String,
     horizon: usize,
     cameras: Vec<usize>,
+    camera_names: Vec<String>,
     scheduler: Scheduler,
     filter: SafetyFilter,
     watchdog: Watchdog,
@@ -184,6 +187,7 @@ impl Core {
             status_due: Duration::ZERO,
             thumbnails_due: Duration::ZERO,
             rates: vec![Rate::default(); names.len()],
+            camera_names: names,
             end: None,
             outbox: Vec::with_capacity(RECORDS),
             settings,
@@ -225,6 +229,15 @@ impl Core {
     /// The first camera, by its number, that the policy needs and that gave no image yet.
     pub fn blind(&self) -> Option<usize> {
         self.cameras.iter().copied().find(|&camera| self.frame(camera).is_none())
+    }
+
+    /// The first camera that the policy needs whose image shows nothing, with the image's lowest and highest value.
+    pub fn capped(&self) -> Option<Fault> {
+        self.cameras.iter().find_map(|&camera| {
+            let [low, high] = blank(&self.frame(camera)?.image)?;
+            let camera = self.camera_names.get(camera).cloned().unwrap_or_default();
+            Some(Fault::CameraBlank { camera, low, high })
+        })
     }
 
     /// A request on what is seen now, as at a launch with the measured state: for warming up.

@@ -59,6 +59,10 @@ impl Core {
             robot.connect()?;
             self.begin(robot, now)?;
         }
+        if let Some(fault) = self.capped() {
+            self.say(now, Level::Warn, format!("arm refused: {fault}"));
+            return Ok(());
+        }
         let error = largest_difference(&self.state.positions, self.filter.command());
         if error > ARM_ERROR {
             let text = format!("arm refused: a joint is {error:.3} from its command, at most {ARM_ERROR} is allowed");
