@@ -75,18 +75,21 @@ fn a_tick_without_a_launch_allocates_nothing() {
             let before = allocations();
             let wake = pace.wait();
             assert_eq!(core.tick(wake.now, wake.missed, &mut arm, &mut inference).unwrap(), None);
-            let mut launched = false;
+            let (mut launched, mut said) = (false, false);
             for record in core.records() {
                 if let Record::Message(Message::Chunk(chunk)) = &record {
                     launched |= matches!(chunk.phase, Phase::Launched { .. });
                     arrivals += u64::from(matches!(chunk.phase, Phase::Arrived { .. }));
                 }
+                // A chunk that is late is told a person in words, now and then.
+                said |= matches!(&record, Record::Message(Message::Event { .. }));
                 telemetry.send(record);
             }
             let after = allocations();
             launches += u64::from(launched);
             // The first send registers the thread with the queue.
-            assert!(launched || after == before || tick == 0, "{mode}: tick {tick} allocated {} times", after - before);
+            let quiet = !launched && !said && tick > 0;
+            assert!(!quiet || after == before, "{mode}: tick {tick} allocated {} times", after - before);
         }
         assert!(launches > 30 && arrivals > 30, "{mode}: {launches} launches, {arrivals} arrivals");
         assert_eq!(telemetry.dropped(), 0);

@@ -20,7 +20,7 @@ use vlash_forge::realtime::telemetry::Record;
 use vlash_forge::realtime::worker::Injected;
 use vlash_forge::robot::clock::Clock;
 use vlash_forge::robot::{Exit, Robot};
-use vlash_forge::track::telemetry::{ArmState, Message, Steer};
+use vlash_forge::track::telemetry::{ArmState, Chunk, Message, Phase, Steer};
 
 const FPS: f64 = 30.0;
 
@@ -37,6 +37,8 @@ struct Bench {
     pace: Pace,
     clock: Clock,
     said: Vec<String>,
+    /// Launched chunks that neither began nor were given up.
+    launched: Vec<u64>,
 }
 
 impl Bench {
@@ -48,16 +50,31 @@ impl Bench {
         core.arm();
         let latency = Injected::Fixed(Duration::from_millis(100));
         let inference = Deferred::new(Box::new(policy), clock.clone(), latency);
-        Bench { arm, core, inference, pace: Pace::new(clock.clone(), FPS, Duration::ZERO), clock, said: Vec::new() }
+        Bench {
+            arm,
+            core,
+            inference,
+            pace: Pace::new(clock.clone(), FPS, Duration::ZERO),
+            clock,
+            said: Vec::new(),
+            launched: Vec::new(),
+        }
     }
 
     fn tick(&mut self) -> Option<End> {
         let wake = self.pace.wait();
         let end = self.core.tick(wake.now, wake.missed, &mut self.arm, &mut self.inference).unwrap().cloned();
-        self.said.extend(self.core.records().filter_map(|record| match record {
-            Record::Message(Message::Event { text, .. }) => Some(text),
-            _ => None,
-        }));
+        for record in self.core.records() {
+            match record {
+                Record::Message(Message::Event { text, .. }) => self.said.push(text),
+                Record::Message(Message::Chunk(Chunk { chunk, phase, .. })) => match phase {
+                    Phase::Launched { .. } => self.launched.push(chunk),
+                    Phase::Arrived { .. } => {}
+                    Phase::Spliced { .. } | Phase::Discarded { .. } => self.launched.retain(|open| *open != chunk),
+                },
+                _ => {}
+            }
+        }
         end
     }
 
@@ -136,6 +153,8 @@ fn a_stalled_camera_holds_until_the_operator_arms() {
     bench.ticks(20);
     assert!(!bench.moved(10), "it must wait for the operator");
     bench.steer(Steer::Arm { robot: "another".into() });
+    bench.ticks(1);
+    assert!(bench.said.iter().any(|text| text.starts_with("arm refused: the robot's name is")), "{:?}", bench.said);
     assert_eq!(bench.core.arm_state(), ArmState::Holding);
     bench.steer(Steer::Arm { robot: NAME.into() });
     bench.ticks(20);
@@ -146,6 +165,39 @@ fn a_stalled_camera_holds_until_the_operator_arms() {
     bench.arm.stall = true;
     bench.ticks(10);
     bench.arm.stall = false;
+    bench.ticks(20);
+    assert!(bench.moved(10));
+}
+
+/// FF-22: an image that shows nothing is no observation, before the arm is armed and in motion.
+#[test]
+fn nothing_is_armed_with_a_camera_that_shows_nothing_and_in_motion_it_holds() {
+    let clock = Clock::virtual_();
+    let mut arm = MockArm::new(&clock);
+    arm.capped = true;
+    let (_steer, asked) = channel();
+    let rollout = RolloutSettings::new(settings(Mode::Vlash));
+    let error =
+        run(&mut arm, Box::new(Swing::new()), &rollout, &clock, None, &asked, &mut Hooks::default()).unwrap_err();
+    let RolloutError::Blank(fault) = &error else { panic!("{error}") };
+    assert!(fault.to_string().starts_with("camera front: its images show nothing"), "{fault}");
+    assert!(arm.sent.is_empty() && arm.exit == Some(Exit::Hold));
+
+    let mut bench = Bench::new(settings(Mode::Vlash), Swing::new());
+    bench.ticks(30);
+    bench.arm.capped = true;
+    bench.ticks(5);
+    assert_eq!(bench.core.arm_state(), ArmState::Holding);
+    bench.steer(Steer::Arm { robot: NAME.into() });
+    bench.ticks(1);
+    assert!(
+        bench.said.iter().any(|text| text.starts_with("arm refused: camera front: its images")),
+        "{:?}",
+        bench.said
+    );
+    bench.arm.capped = false;
+    bench.ticks(5);
+    bench.steer(Steer::Arm { robot: NAME.into() });
     bench.ticks(20);
     assert!(bench.moved(10));
 }
@@ -175,6 +227,7 @@ fn holding_and_the_emergency_stop_work_at_once() {
     bench.steer(Steer::Hold);
     bench.ticks(20);
     assert!(!bench.moved(15));
+    assert!(bench.launched.is_empty(), "what was on its way is given up, not late for ever: {:?}", bench.launched);
     bench.steer(Steer::Arm { robot: NAME.into() });
     bench.ticks(20);
     assert!(bench.moved(10));

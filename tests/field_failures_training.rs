@@ -138,7 +138,13 @@ fn ff_16_a_run_directory_that_vanishes_is_no_success() {
 #[test]
 fn ff_14_16_a_place_that_cannot_be_written_is_said_before_training() {
     let bench = Bench::new();
-    let output = finish(bench.vlash(&["train", "--no-tui", "run.dir=/proc/vlash-run", "train.steps=2", "data.repo=bundled/reach"]));
+    let output = finish(bench.vlash(&[
+        "train",
+        "--no-tui",
+        "run.dir=/proc/vlash-run",
+        "train.steps=2",
+        "data.repo=bundled/reach",
+    ]));
     assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
     assert!(stderr(&output).contains("run directory /proc/vlash-run: cannot create it"), "{}", stderr(&output));
     assert!(stderr(&output).contains("hint: "));

@@ -3,135 +3,23 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::pty::{OpenptyResult, Winsize, openpty};
+use nix::pty::OpenptyResult;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::sys::termios::{LocalFlags, SetArg, tcsetattr};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use terminal::{ENTER, LEAVE, Session, terminal, wait_until};
 
-const ENTER: &str = "\x1b[?1049h";
-const LEAVE: &str = "\x1b[?1049l";
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Waits for `what`, which `found` reports.
-fn wait_until(what: &str, mut found: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !found() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn terminal() -> OpenptyResult {
-    let pair = openpty(Some(&Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }), None).unwrap();
-    // A child that inherits the other end would keep its own terminal from hanging up.
-    for end in [&pair.master, &pair.slave] {
-        fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
-    }
-    pair
-}
+#[path = "support/terminal.rs"]
+mod terminal;
 
 /// `vlash watch` on a terminal of its own.
-struct Session {
-    child: Child,
-    keyboard: File,
-    terminal: OwnedFd,
-    before: Termios,
-    output: Arc<Mutex<Vec<u8>>>,
-    state: tempfile::TempDir,
-}
-
-impl Session {
-    fn start(run: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Session {
-        let OpenptyResult { master, slave } = terminal();
-        let before = tcgetattr(&slave).unwrap();
-        let state = tempfile::tempdir().unwrap();
-        let end = || Stdio::from(slave.try_clone().unwrap());
-        let child = Command::new(env!("CARGO_BIN_EXE_vlash"))
-            .arg("watch")
-            .arg(run)
-            .args(arguments)
-            .env_clear()
-            .env("TERM", "xterm-256color")
-            .env("LANG", "C.UTF-8")
-            .env("XDG_STATE_HOME", state.path())
-            .envs(environment.iter().copied())
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn()
-            .unwrap();
-        let output = Arc::new(Mutex::new(Vec::new()));
-        let mut reader = File::from(master.try_clone().unwrap());
-        let sink = output.clone();
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                sink.lock().unwrap().extend_from_slice(&bytes[..count]);
-            }
-        });
-        Session { child, keyboard: File::from(master), terminal: slave, before, output, state }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
-    }
-
-    /// Waits until `wanted` was put out `times` times.
-    fn wait_for(&self, wanted: &str, times: usize) {
-        wait_until(wanted, || self.text().matches(wanted).count() >= times);
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
-    }
-
-    fn press(&mut self, keys: &[u8]) {
-        self.keyboard.write_all(keys).unwrap();
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        let mut status = None;
-        wait_until("the end of the process", || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        // What was written last may still be on its way to the reading thread.
-        std::thread::sleep(Duration::from_millis(100));
-        status.unwrap()
-    }
-
-    fn modes(&self) -> Termios {
-        tcgetattr(&self.terminal).unwrap()
-    }
-
-    /// The terminal is as it was, and every sequence that borrowed something has exactly one that gave it back.
-    fn assert_restored(&self, times: usize) {
-        assert_eq!(self.modes(), self.before, "the line discipline is not as it was");
-        let text = self.text();
-        for (on, off) in [(ENTER, LEAVE), ("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[?1000h", "\x1b[?1000l")] {
-            assert_eq!(text.matches(on).count(), text.matches(off).count(), "{on:?} and {off:?} in {text:?}");
-        }
-        assert_eq!(text.matches(LEAVE).count(), times);
-        let after = &text[text.rfind(LEAVE).unwrap()..];
-        assert!(after.contains("\x1b[?25h") && !after.contains("\x1b[?25l"), "the cursor stays hidden: {after:?}");
-        assert!(!after.contains("\x1b[?2026h"), "a frame was drawn on the normal screen: {after:?}");
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn watch(run: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Session {
+    let watch = ["watch", run.to_str().unwrap()];
+    Session::start(&[&watch[..], arguments].concat(), environment)
 }
 
 /// A run directory with a beating heart, as far as its files tell.
@@ -150,7 +38,7 @@ fn run_directory() -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn leaving_by_key() {
     let (_keep, run) = run_directory();
-    let mut session = Session::start(&run, &["--mouse"], &[]);
+    let mut session = watch(&run, &["--mouse"], &[]);
     session.wait_for("bright-owl", 1);
     assert!(!session.modes().local_flags.contains(LocalFlags::ICANON), "the terminal is raw while it is borrowed");
     session.press(b"q");
@@ -162,7 +50,7 @@ fn leaving_by_key() {
 #[test]
 fn a_key_steers_the_run_through_its_inbox() {
     let (_keep, run) = run_directory();
-    let mut session = Session::start(&run, &[], &[]);
+    let mut session = watch(&run, &[], &[]);
     session.wait_for("bright-owl", 1);
     session.press(b"C");
     wait_until("a request in the inbox", || {
@@ -179,7 +67,7 @@ fn a_key_steers_the_run_through_its_inbox() {
 fn signals_from_outside() {
     let (_keep, run) = run_directory();
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
-        let mut session = Session::start(&run, &[], &[]);
+        let mut session = watch(&run, &[], &[]);
         session.wait_for("bright-owl", 1);
         kill(session.pid(), signal).unwrap();
         assert_eq!(session.wait().code(), Some(128 + signal as i32), "{signal}");
@@ -190,7 +78,7 @@ fn signals_from_outside() {
 #[test]
 fn suspension_and_return() {
     let (_keep, run) = run_directory();
-    let mut session = Session::start(&run, &[], &[]);
+    let mut session = watch(&run, &[], &[]);
     for round in 1..=2 {
         session.wait_for("bright-owl", round);
         session.press(b"\x1a");
@@ -210,7 +98,7 @@ fn suspension_and_return() {
 #[test]
 fn a_stop_without_notice_and_return() {
     let (_keep, run) = run_directory();
-    let mut session = Session::start(&run, &[], &[]);
+    let mut session = watch(&run, &[], &[]);
     session.wait_for("bright-owl", 1);
     kill(session.pid(), Signal::SIGSTOP).unwrap();
     let stopped = waitpid(session.pid(), Some(WaitPidFlag::WUNTRACED)).unwrap();
@@ -229,7 +117,7 @@ fn a_stop_without_notice_and_return() {
 fn panics_in_the_view_in_another_thread_and_before_the_first_frame() {
     let (_keep, run) = run_directory();
     for place in ["view", "source", "start"] {
-        let mut session = Session::start(&run, &[], &[("VLASH_TEST_PANIC", place)]);
+        let mut session = watch(&run, &[], &[("VLASH_TEST_PANIC", place)]);
         assert_eq!(session.wait().code(), Some(70), "{place}: {:?}", session.text());
         session.assert_restored(1);
         let text = session.text();
@@ -287,7 +175,7 @@ fn without_a_terminal_lines_follow_and_the_reason_is_told() {
 fn a_mistyped_option_and_a_directory_that_is_no_run_leave_the_terminal_alone() {
     let directory = tempfile::tempdir().unwrap();
     for (arguments, message) in [(&[][..], "it holds none of run.json"), (&["--glyps"][..], "--glyphs")] {
-        let mut session = Session::start(directory.path(), arguments, &[("NO_COLOR", "1")]);
+        let mut session = watch(directory.path(), arguments, &[("NO_COLOR", "1")]);
         assert_eq!(session.wait().code(), Some(64));
         let text = session.text();
         assert!(text.contains(message) && !text.contains("\x1b[?"), "{text:?}");

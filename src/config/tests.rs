@@ -113,7 +113,7 @@ pub(super) fn another(kind: &Kind, now: &Json) -> String {
         Kind::Texts => "[another, one]".into(),
         Kind::Choices(choices) => format!("[{}]", choices[0]),
         Kind::Episodes => "0:3".into(),
-        Kind::Reals2(_) => "[0.5, 0.25]".into(),
+        Kind::Reals2(_) => "[0.25, 0.5]".into(),
         Kind::Counts2 => "[28, 28]".into(),
         Kind::Renames => "{a: b}".into(),
         Kind::CountOr(_) => (now.as_u64().unwrap_or(4) + 1).to_string(),

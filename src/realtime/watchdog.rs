@@ -3,7 +3,27 @@
 
 use std::time::Duration;
 
+use crate::dataset::frame::RgbFrame;
 use crate::robot::Frame;
+
+/// Images all of whose values lie so close together show nothing: a lens cap, no light, a dead sensor with its noise.
+const BLANK: u8 = 12;
+/// So many in a row hold the arm: one alone may be a flash.
+const BLANK_IMAGES: u32 = 3;
+
+/// The lowest and the highest value of an image that shows nothing; none of one that shows something.
+pub fn blank(image: &RgbFrame) -> Option<[u8; 2]> {
+    let (mut low, mut high) = (u8::MAX, u8::MIN);
+    // Images that show something end the search early.
+    for part in image.data.chunks(1024) {
+        low = part.iter().fold(low, |low, &value| low.min(value));
+        high = part.iter().fold(high, |high, &value| high.max(value));
+        if high.saturating_sub(low) > BLANK {
+            return None;
+        }
+    }
+    (low <= high).then_some([low, high])
+}
 
 /// What is tolerated.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +68,8 @@ pub enum Fault {
     CameraSilent { camera: String, age: Duration, limit: Duration },
     #[error("camera {camera}: {images} equal images while the arm was commanded through {motion:.2} rad")]
     CameraFrozen { camera: String, images: u32, motion: f32 },
+    #[error("camera {camera}: its images show nothing, every value is {low} … {high}. Lens cap, light, exposure?")]
+    CameraBlank { camera: String, low: u8, high: u8 },
     #[error("joint feedback: {readings} equal readings while the arm was commanded through {motion:.2} rad")]
     FeedbackFrozen { readings: u32, motion: f32 },
     #[error("inference: no chunk for {} ms (limit {} ms)", .silent.as_millis(), .limit.as_millis())]
@@ -84,6 +106,9 @@ struct Content {
     hash: u64,
     repeats: u32,
     motion: f32,
+    /// Images in a row that show nothing, and the values of the last.
+    blank: u32,
+    shade: [u8; 2],
 }
 
 /// The watchdog of one rollout.
@@ -160,6 +185,13 @@ impl Watchdog {
                 (content.repeats, content.motion) = (0, 0.0);
             }
             (content.sequence, content.hash) = (Some(frame.sequence), hash);
+            let shade = blank(&frame.image);
+            content.blank = if shade.is_some() { content.blank + 1 } else { 0 };
+            content.shade = shade.unwrap_or_default();
+        }
+        if content.blank >= BLANK_IMAGES {
+            let [low, high] = content.shade;
+            return Verdict::Hold(Fault::CameraBlank { camera: name.clone(), low, high });
         }
         let frozen = content.repeats >= self.settings.frozen_images && content.motion > self.settings.motion;
         if frozen {
@@ -223,15 +255,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::dataset::frame::RgbFrame;
 
     fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)
     }
 
     fn frame(captured: u64, sequence: u64, grey: u8) -> Option<Frame> {
-        let image = Arc::new(RgbFrame { height: 2, width: 3, data: vec![grey; 18] });
-        Some(Frame { captured: ms(captured), sequence, image })
+        let data = (0..18).map(|at| grey ^ (at * 8)).collect();
+        Some(Frame { captured: ms(captured), sequence, image: Arc::new(RgbFrame { height: 2, width: 3, data }) })
     }
 
     fn watchdog() -> Watchdog {
@@ -282,6 +313,30 @@ mod tests {
     fn an_image_that_repeats_under_motion_is_frozen() {
         let repeats = |tick: u64| vec![live(tick), frame(tick * 33, tick, 7)];
         assert!(matches!(first(repeats, moving), Some((15, Verdict::Hold(Fault::CameraFrozen { .. })))));
+    }
+
+    #[test]
+    fn a_camera_that_shows_nothing_is_told_from_a_flash_and_from_a_dark_scene() {
+        let grey = |tick: u64, value: u8, noise: u8| {
+            let data = (0..3000).map(|at| value + at as u8 % (noise + 1)).collect();
+            let image = Arc::new(RgbFrame { height: 20, width: 50, data });
+            vec![live(tick), Some(Frame { captured: ms(tick * 33), sequence: tick, image })]
+        };
+        let black = first(|tick| if tick < 20 { vec![live(tick), live(tick)] } else { grey(tick, 0, 6) }, moving);
+        let Some((22, Verdict::Hold(fault))) = black else { panic!("{black:?}") };
+        let said = "camera wrist: its images show nothing, every value is 0 … 6. Lens cap, light, exposure?";
+        assert_eq!(fault.to_string(), said);
+        assert!(matches!(
+            first(|tick| grey(tick, 250, 5), moving),
+            Some((2, Verdict::Hold(Fault::CameraBlank { .. })))
+        ));
+        let flash = |tick: u64| if tick % 40 == 7 { grey(tick, 255, 0) } else { vec![live(tick), live(tick)] };
+        assert_eq!(first(flash, moving), None);
+        assert_eq!(
+            blank(&RgbFrame { height: 20, width: 50, data: grey(0, 3, 30)[1].clone().unwrap().image.data.clone() }),
+            None
+        );
+        assert_eq!(blank(&RgbFrame { height: 0, width: 0, data: Vec::new() }), None);
     }
 
     #[test]

@@ -68,6 +68,9 @@ struct Mailbox {
     closed: AtomicBool,
 }
 
+/// Between two calls of who waits.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(200);
+
 /// A panic in a thread that held the lock leaves an `Option` in a sound state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -85,10 +88,25 @@ impl Worker {
     /// # Errors
     /// The system gives no thread.
     pub fn start(policy: Box<dyn ChunkPolicy>, injected: Injected) -> std::io::Result<Worker> {
+        Worker::start_after(policy, injected, || ())
+    }
+
+    /// As [`start`](Self::start); the thread calls `first` before all else, for its place in the system.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start_after(
+        policy: Box<dyn ChunkPolicy>,
+        injected: Injected,
+        first: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Worker> {
         let mailbox = Arc::new(Mailbox::default());
         let facts = policy.facts().clone();
         let served = Arc::clone(&mailbox);
-        std::thread::Builder::new().name("inference".into()).spawn(move || serve(&served, policy, &injected))?;
+        std::thread::Builder::new().name("inference".into()).spawn(move || {
+            first();
+            serve(&served, policy, &injected);
+        })?;
         Ok(Worker { mailbox, facts })
     }
 
@@ -97,16 +115,23 @@ impl Worker {
     }
 
     /// Infers `runs` times on `request` and waits for each, `patience` in all, so that what is slow once (kernels compiled,
-    /// memory taken) is over before the arm moves. The latency of the last run; it enters no figures.
+    /// memory taken) is over before the arm moves; `waiting` is called now and then. The latency of the last run; it enters
+    /// no figures.
     ///
     /// # Errors
     /// The policy's, or that it takes too long.
-    pub fn warm_up(&mut self, request: &Request, runs: usize, patience: Duration) -> Result<Duration, InferError> {
+    pub fn warm_up(
+        &mut self,
+        request: &Request,
+        runs: usize,
+        patience: Duration,
+        waiting: &mut dyn FnMut(),
+    ) -> Result<Duration, InferError> {
         let deadline = Instant::now() + patience;
         let mut latency = Duration::ZERO;
         for _ in 0..runs {
             self.post(Job { chunk: 0, request: request.clone(), asked: Instant::now(), injected: false });
-            let reply = self.wait(deadline).ok_or_else(|| InferError {
+            let reply = self.wait(deadline, waiting).ok_or_else(|| InferError {
                 reason: format!("warm-up was not over after {} s", patience.as_secs()),
                 kind: Kind::Environment,
             })?;
@@ -116,13 +141,14 @@ impl Worker {
         Ok(latency)
     }
 
-    fn wait(&self, deadline: Instant) -> Option<Reply> {
+    fn wait(&self, deadline: Instant, waiting: &mut dyn FnMut()) -> Option<Reply> {
         let mut reply = lock(&self.mailbox.reply);
         loop {
             if let Some(reply) = reply.take() {
                 return Some(reply);
             }
-            let left = deadline.checked_duration_since(Instant::now())?;
+            waiting();
+            let left = deadline.checked_duration_since(Instant::now())?.min(SIGN_OF_LIFE);
             let waited = self.mailbox.answered.wait_timeout(reply, left).unwrap_or_else(PoisonError::into_inner);
             reply = waited.0;
         }
@@ -232,13 +258,13 @@ mod tests {
     }
 
     fn reply(worker: &Worker) -> Reply {
-        worker.wait(Instant::now() + Duration::from_secs(20)).unwrap()
+        worker.wait(Instant::now() + Duration::from_secs(20), &mut || ()).unwrap()
     }
 
     #[test]
     fn chunks_come_back_under_their_numbers() {
         let mut worker = worker();
-        worker.warm_up(&request(1.0), 2, Duration::from_secs(20)).unwrap();
+        worker.warm_up(&request(1.0), 2, Duration::from_secs(20), &mut || ()).unwrap();
         worker.request(7, request(2.0));
         let reply = reply(&worker);
         assert_eq!((reply.chunk, reply.result.unwrap().actions), (7, vec![2.0]));
@@ -253,7 +279,7 @@ mod tests {
         assert!(error.reason.contains("panicked: thirteen"), "{}", error.reason);
         worker.request(2, request(3.0));
         assert_eq!(reply(&worker).chunk, 2);
-        assert!(worker.warm_up(&request(13.0), 1, Duration::from_secs(20)).is_err());
+        assert!(worker.warm_up(&request(13.0), 1, Duration::from_secs(20), &mut || ()).is_err());
     }
 
     #[test]

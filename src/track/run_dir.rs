@@ -149,11 +149,16 @@ impl RunDir {
             files::write_atomic(&path.join(RUN_FILE), &bytes).map_err(io_error("write run.json"))?;
         }
         let lease = Lease::acquire(path)?;
-        for folder in [CHECKPOINTS, CONTROL, LOGS] {
-            fs::create_dir_all(path.join(folder)).map_err(io_error("create its folders"))?;
-        }
         let inode = fs::metadata(path).map_err(io_error("look at it"))?.ino();
-        Ok(RunDir { path: path.into(), inode, _lease: lease })
+        let run = RunDir { path: path.into(), inode, _lease: lease };
+        run.create(&[CONTROL])?;
+        Ok(run)
+    }
+
+    /// Creates the folders that this kind of run has beside its inbox.
+    pub fn create(&self, folders: &[&str]) -> Result<(), RunDirError> {
+        let io_error = |source| RunDirError::Io { path: self.path.clone(), action: "create its folders", source };
+        folders.iter().try_for_each(|folder| fs::create_dir_all(self.path.join(folder)).map_err(io_error))
     }
 
     /// Whether the directory is still the one that was opened. A run whose directory went away writes its next

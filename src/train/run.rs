@@ -26,7 +26,7 @@ use crate::dataset::order::Order;
 use crate::files;
 use crate::track::event::{Body, Level, Outcome, ValidationMetrics};
 use crate::track::recorder::{Listener, Recorder};
-use crate::track::run_dir::{RunDir, RunDirError, RunRecord};
+use crate::track::run_dir::{CHECKPOINTS, LOGS, RunDir, RunDirError, RunRecord};
 use crate::track::status::{State, Status};
 
 /// Batches that are prepared ahead for each loader thread.
@@ -87,6 +87,7 @@ pub fn run(request: Request<'_>) -> Result<Report, TrainError> {
     let session = prepare::session(config, request.ignore_plan)?;
     let record = record(&request)?;
     let directory = RunDir::open(&path, &record)?;
+    directory.create(&[CHECKPOINTS, LOGS])?;
     let store = Store::new(directory.checkpoints());
     probe_disk(config, &session, &directory)?;
     keep_own_base(&session, directory.path(), matches!(decision, Decision::Start { .. }))?;

@@ -27,6 +27,7 @@ mod overlay;
 mod pace;
 mod palette;
 mod plain;
+mod process;
 pub mod robot;
 mod run;
 mod source;

@@ -1,21 +1,16 @@
 //! The thread that reads the run directory and writes requests, so that a slow file system never slows a key.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
-
 use super::crash;
+use super::process;
 use super::state::Data;
 use crate::track;
 use crate::track::control::Command;
 use crate::track::inbox;
 use crate::track::reader::Reader;
-use crate::track::status::Status;
 
 /// Between two looks at the directory: quick enough to watch, slow enough for NFS.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -56,7 +51,7 @@ fn follow(run_dir: PathBuf, requests: &mpsc::Receiver<Request>, emit: &dyn Fn(Da
         crash::rehearse("source");
         let update = reader.poll();
         let more = update.progress < 1.0 && update.problem.is_none();
-        let alive = update.status.as_ref().map(|status| process_alive(status, &here));
+        let alive = update.status.as_ref().map(|status| process::is_alive(status.pid, &status.host, &here));
         let listening = emit(Data::Update(Box::new(update))) && alive.is_none_or(|alive| emit(Data::Process(alive)));
         if !listening {
             return;
@@ -78,64 +73,9 @@ fn explain(error: &inbox::SendError) -> String {
     format!("{error}: {}", error.source)
 }
 
-/// Whether the run's process is on this host; none when the run is on another.
-fn process_alive(status: &Status, here: &str) -> Option<bool> {
-    if here != status.host {
-        return None;
-    }
-    let pid = Pid::from_raw(i32::try_from(status.pid).ok().filter(|&pid| pid > 0)?);
-    match kill(pid, None) {
-        // It answers to signals even when it is dead and only waits to be collected.
-        Ok(()) => Some(!is_zombie(status.pid)),
-        Err(Errno::ESRCH) => Some(false),
-        Err(_) => Some(true),
-    }
-}
-
-fn is_zombie(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The command name may contain brackets and spaces: the state follows its closing bracket.
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::track::status::State as RunState;
-
-    fn status(pid: u32, host: &str) -> Status {
-        Status {
-            state: RunState::Running,
-            name: "t".into(),
-            step: 0,
-            steps: 1,
-            heartbeat: 0.0,
-            started: 0.0,
-            pid,
-            host: host.into(),
-            loss: None,
-            lr: None,
-            samples_per_s: None,
-            eta_s: None,
-            checkpoint: None,
-            doing: None,
-        }
-    }
-
-    #[test]
-    fn the_living_the_dead_and_those_elsewhere() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        // Dead but not collected: a zombie until `wait`.
-        while !is_zombie(child.id()) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert_eq!(process_alive(&status(child.id(), "here"), "here"), Some(false));
-        child.wait().unwrap();
-        assert_eq!(process_alive(&status(std::process::id(), "here"), "here"), Some(true));
-        assert_eq!(process_alive(&status(1, "there"), "here"), None);
-        assert_eq!(process_alive(&status(0, "here"), "here"), None);
-        assert_eq!(process_alive(&status(u32::MAX, "here"), "here"), None);
-    }
 
     #[test]
     fn looks_and_requests_come_back_and_the_thread_ends_with_its_owner() {

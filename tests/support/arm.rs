@@ -32,11 +32,16 @@ pub struct MockArm {
     pub rest: Option<Vec<f32>>,
     /// The camera repeats its last image from now on.
     pub stall: bool,
+    /// The camera shows nothing.
+    pub capped: bool,
 }
 
 impl MockArm {
     pub fn new(clock: &Clock) -> MockArm {
-        let image = |grey| Arc::new(RgbFrame { height: 16, width: 16, data: vec![grey; 768] });
+        let image = |shade: u8| {
+            let data = (0..768).map(|at| (at % 64) as u8 + shade).collect();
+            Arc::new(RgbFrame { height: 16, width: 16, data })
+        };
         MockArm {
             features: Features {
                 robot_type: NAME.into(),
@@ -59,6 +64,7 @@ impl MockArm {
             disconnected: 0,
             rest: None,
             stall: false,
+            capped: false,
         }
     }
 }
@@ -86,7 +92,10 @@ impl Robot for MockArm {
 
     fn frames(&mut self, frames: &mut Vec<Option<Frame>>) {
         frames.resize(1, None);
-        let image = self.images[self.sequence as usize % self.images.len()].clone();
+        let mut image = self.images[self.sequence as usize % self.images.len()].clone();
+        if self.capped {
+            image = Arc::new(RgbFrame { height: 16, width: 16, data: vec![self.sequence as u8 % 4; 768] });
+        }
         let live = Frame { captured: self.clock.now(), sequence: self.sequence, image };
         self.sequence += u64::from(!self.stall);
         let stalled = self.stalled.take().filter(|_| self.stall);

@@ -120,7 +120,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     let directory = directory(&loaded.value);
     if train_run::wants_dashboard(request.tui, request.json) {
-        watched::run(&directory)
+        watched::run(&directory, &session::policy_name(&loaded.value))
     } else {
         session::run(&loaded.value, &directory, request.json)
     }

@@ -24,6 +24,7 @@ use crate::robot::clock::Clock;
 use crate::robot::sim::fault::Fault;
 use crate::robot::sim::{Outcome, Setup, SimRobot, TASK, Variant};
 use crate::track::run_dir::{RunDir, RunRecord};
+use crate::track::steering;
 use crate::track::telemetry::{Hello, Message, Steer, TELEMETRY_FILE};
 use crate::train::signals::StopFlag;
 
@@ -105,19 +106,12 @@ impl<'a> Session<'a> {
         Ok(settings)
     }
 
-    fn policy_name(&self) -> String {
-        match &self.config.policy.path {
-            Some(path) => path.display().to_string(),
-            None => "in the box".into(),
-        }
-    }
-
     fn hello(&self, settings: &RolloutSettings) -> Hello {
         let robot = self.robot(self.config.robot.seed);
         let facts = self.policy.facts();
         Hello {
             robot: robot.features().robot_type.clone(),
-            policy: self.policy_name(),
+            policy: policy_name(self.config),
             task: self.task.to_string(),
             fps: self.config.control.fps,
             joints: robot.features().joints.clone(),
@@ -158,6 +152,11 @@ impl<'a> Session<'a> {
     }
 }
 
+/// What the policy is called.
+pub fn policy_name(config: &RunConfig) -> String {
+    config.policy.path.as_ref().map_or_else(|| "in the box".into(), |path| path.display().to_string())
+}
+
 /// Says what would be run.
 pub fn check(config: &RunConfig) -> Result<String, Failure> {
     let session = Session::prepare(config)?;
@@ -170,7 +169,7 @@ pub fn check(config: &RunConfig) -> Result<String, Failure> {
          moving is fine\n",
         config.robot.variant,
         config.robot.seed,
-        session.policy_name(),
+        policy_name(config),
         session.policy.device(),
         session.policy.steps(),
         schedule.mode,
@@ -188,7 +187,7 @@ pub fn run(config: &RunConfig, directory: &Path, json: bool) -> Result<ExitCode,
     let session = Session::prepare(config)?;
     let settings = session.fits()?;
     let listen = address(&config.telemetry.listen)?;
-    let run = RunDir::open(directory, &record(config))?;
+    let run = open(config, directory)?;
     let (sender, steer) = channel();
     let hello = session.hello(&settings);
     let mut report = empty_report(&session, &settings, &hello);
@@ -219,6 +218,17 @@ pub fn run(config: &RunConfig, directory: &Path, json: bool) -> Result<ExitCode,
         End::Stopped => Ok(ExitCode::from(Kind::Stopped.exit_code())),
         End::Done(_) | End::Duration => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// The run directory, without what an earlier rollout in it left.
+fn open(config: &RunConfig, directory: &Path) -> Result<RunDir, Failure> {
+    let record = record(config);
+    let run = RunDir::open(directory, &record)?;
+    run.rewrite(&record)?;
+    for order in steering::take(run.path()).into_iter().flatten() {
+        tell(format_args!("note: passed over, from before this rollout: {}", order.steer.name()));
+    }
+    Ok(run)
 }
 
 /// One after the other until all are done, one fails, or somebody ends it.

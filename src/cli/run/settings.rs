@@ -1,18 +1,22 @@
 //! A rollout's configuration as the rooms take it: the schedule, the safety filter, the watchdog.
 
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::config::run::{OverlapSetting, RunConfig};
+use crate::config::run::{LimitsConfig, OverlapSetting, RunConfig};
 use crate::error::{Explain, Kind};
 use crate::realtime::control::{ControlSettings, Priority, RolloutSettings};
-use crate::realtime::filter::{Excess, FarStart, FilterSettings};
+use crate::realtime::filter::{Excess, FarStart, FilterSettings, Workspace};
 use crate::realtime::policy::{Guidance, GuidanceSchedule, PolicyFacts};
+use crate::realtime::report::Trace;
 use crate::realtime::scheduler::{Mode, Overlap, Settings, UnknownMode};
 use crate::realtime::watchdog::WatchdogSettings;
 use crate::realtime::worker::Injected;
 use crate::robot::{Exit, Features};
+use crate::track::telemetry::TELEMETRY_FILE;
 
 /// Priority of the control thread among real-time ones: above ordinary ones, below the kernel's own.
 const FIFO: u8 = 50;
@@ -35,6 +39,10 @@ pub enum Misfit {
         execute + delay
     )]
     Room { mode: Mode, execute: usize, delay: usize, horizon: usize },
+    #[error("control.latency_trace: cannot read {}", path.display())]
+    Latencies { path: PathBuf, source: io::Error },
+    #[error("control.latency_trace: {} tells of no inference", path.display())]
+    NoLatency { path: PathBuf },
     #[error("mode rtc-trained: this checkpoint was not trained to take given actions")]
     Untrained,
 }
@@ -54,6 +62,9 @@ impl Explain for Misfit {
             Misfit::Room { execute, delay, horizon, .. } => {
                 let least = horizon.saturating_sub(*delay).min(*execute).max(1);
                 Some(format!("policy.n_action_steps={least}, or a smaller control.overlap"))
+            }
+            Misfit::Latencies { .. } | Misfit::NoLatency { .. } => {
+                Some("give the directory of a rollout that inferred, as vlash run leaves it".into())
             }
             Misfit::Untrained => Some("control.mode=rtc, or train with train.rtc_max_delay=8".into()),
         }
@@ -78,18 +89,33 @@ pub fn rollout(
         expected_ticks: (config.control.fps * config.control.duration_s).clamp(1.0, 1e6) as usize,
         ..ControlSettings::new(schedule(config, facts, features)?, task)
     };
-    let latency = seconds(config.control.latency_ms / 1e3);
     let realtime = config.control.realtime;
     Ok(RolloutSettings {
         arm: !config.robot.confirm,
         duration: Some(seconds(config.control.duration_s)),
         exit: if config.robot.on_exit == "rest" { Exit::Rest } else { Exit::Hold },
         rest_pace: config.limits.approach_speed,
-        injected: if latency.is_zero() { Injected::None } else { Injected::Fixed(latency) },
-        priority: Priority { fifo: realtime.then_some(FIFO), lock_memory: realtime },
+        injected: injected(config)?,
+        priority: Priority { fifo: realtime.then_some(FIFO), lock_memory: realtime, own_core: realtime },
         spin: if realtime { SPIN } else { Duration::ZERO },
         ..RolloutSettings::new(control)
     })
+}
+
+/// How long inferences are made to take.
+fn injected(config: &RunConfig) -> Result<Injected, Misfit> {
+    let Some(path) = &config.control.latency_trace else {
+        let latency = seconds(config.control.latency_ms / 1e3);
+        return Ok(if latency.is_zero() { Injected::None } else { Injected::Fixed(latency) });
+    };
+    let path = if path.is_dir() { path.join(TELEMETRY_FILE) } else { path.clone() };
+    let trace = match Trace::read(&path) {
+        Ok(trace) => trace,
+        Err(source) => return Err(Misfit::Latencies { path, source }),
+    };
+    let sound = trace.latencies.iter().filter(|ms| ms.is_finite() && **ms >= 0.0);
+    let latencies: Vec<Duration> = sound.map(|ms| seconds(ms / 1e3)).collect();
+    if latencies.is_empty() { Err(Misfit::NoLatency { path }) } else { Ok(Injected::Trace(latencies)) }
 }
 
 fn schedule(config: &RunConfig, facts: &PolicyFacts, features: &Features) -> Result<Settings, Misfit> {
@@ -149,6 +175,7 @@ fn filter(config: &RunConfig) -> FilterSettings {
     FilterSettings {
         margin: limits.margin as f32,
         max_step: limits.max_step.map(|step| step as f32),
+        workspace: workspace(limits),
         excess: if limits.excess == "refuse" { Excess::Refuse } else { Excess::Clamp },
         start_distance: limits.start_distance as f32,
         far_start: match limits.far_start.as_str() {
@@ -157,6 +184,13 @@ fn filter(config: &RunConfig) -> FilterSettings {
         },
         ..FilterSettings::new(config.control.fps)
     }
+}
+
+/// None where no side is closed.
+fn workspace(limits: &LimitsConfig) -> Option<Workspace> {
+    let ranges = [limits.workspace_x, limits.workspace_y, limits.workspace_z];
+    let open = [f64::NEG_INFINITY, f64::INFINITY];
+    ranges.iter().any(Option::is_some).then(|| Workspace { ranges: ranges.map(|range| range.unwrap_or(open)) })
 }
 
 fn watchdog(config: &RunConfig) -> WatchdogSettings {
@@ -236,6 +270,7 @@ mod tests {
             "limits.margin=0.1",
             "limits.approach_speed=0.5",
             "limits.rejected_chunks=4",
+            "limits.workspace_z=[0.02, 0.5]",
             "watchdog.camera_age_ms=250",
             "watchdog.frozen=9",
             "watchdog.recover=true",
@@ -259,6 +294,27 @@ mod tests {
             (Duration::from_millis(250), 9)
         );
         assert_eq!(other.control.dead_man, Some(DEAD_MAN));
+        let open = [f64::NEG_INFINITY, f64::INFINITY];
+        assert_eq!(other.control.filter.workspace, Some(Workspace { ranges: [open, open, [0.02, 0.5]] }));
+        assert_eq!(usual.control.filter.workspace, None);
+    }
+
+    #[test]
+    fn latencies_of_another_rollout_are_replayed() {
+        let run = tempfile::tempdir().unwrap();
+        let trace = format!("control.latency_trace={}", run.path().display());
+        assert!(made(&[&trace]).unwrap_err().contains("telemetry.jsonl"), "there is none yet");
+        let told = |ms: f64| {
+            format!(
+                r#"{{"kind":"chunk","chunk":1,"time":1.0,"tick":1,"phase":"arrived","latency_ms":{ms},"preprocess_ms":0,"prefix_ms":0,"denoise_ms":0,"copy_ms":0}}"#
+            )
+        };
+        let file = run.path().join(TELEMETRY_FILE);
+        std::fs::write(&file, "").unwrap();
+        assert!(made(&[&trace]).unwrap_err().contains("tells of no inference"));
+        std::fs::write(&file, format!("{}\n{}\n", told(120.0), told(80.5))).unwrap();
+        let wanted = [120_000, 80_500].map(Duration::from_micros).to_vec();
+        assert_eq!(made(&[&trace]).unwrap().injected, Injected::Trace(wanted));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The control process as a child, under the Robot screen.
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,13 +10,18 @@ use crate::track::telemetry::SOCKET_FILE;
 use crate::tui::robot::{self, RobotSource};
 use crate::tui::{Exit, Options};
 
-/// Starts the rollout as a process of its own and shows its screen. Losing the terminal does not stop it.
-pub fn run(directory: &Path) -> Result<ExitCode, Failure> {
+/// Starts the rollout of `policy` (its name) as a process of its own and shows its screen. Losing the terminal does not
+/// stop it.
+pub fn run(directory: &Path, policy: &str) -> Result<ExitCode, Failure> {
     let place = format!("run.dir={}", directory.display());
     let arguments = std::env::args_os().skip(1).chain(["--no-tui".into(), place.into()]);
-    let mut rollout = Worker::start("run", arguments)?;
     let socket = directory.join(SOCKET_FILE);
-    if let Some(code) = rollout.wait_until(|_| socket.exists(), "loading the policy")? {
+    let written = || fs::metadata(&socket).and_then(|file| file.modified()).ok();
+    // A rollout that was killed in this directory has left its own.
+    let before = written();
+    let mut rollout = Worker::start("run", arguments)?;
+    let ready = |_| written().is_some_and(|now| Some(now) != before);
+    if let Some(code) = rollout.wait_until(ready, &format!("loading the policy {policy}"))? {
         return Ok(code);
     }
     let options = Options { owned: true, ..Options::default() };

@@ -100,6 +100,7 @@ pub(crate) struct Range {
 
 pub(crate) const POSITIVE: Range = Range { holds: |x| x > 0.0, says: "must be above 0" };
 pub(crate) const NOT_NEGATIVE: Range = Range { holds: |x| x >= 0.0, says: "must be at least 0" };
+pub(crate) const ANY: Range = Range { holds: |_| true, says: "must be a number" };
 /// Probabilities of which 1 makes no sense, and Adam's betas.
 pub(crate) const BELOW_ONE: Range =
     Range { holds: |x| (0.0..1.0).contains(&x), says: "must be at least 0 and below 1" };

@@ -2,8 +2,8 @@
 //! `telemetry.*`, `run.*`.
 
 use super::Default::{Absent, Is};
-use super::Kind::{Choice, Count, CountOr, Device, Real, Renames, Switch, Text, Texts};
-use super::{BELOW_ONE, Key, NOT_NEGATIVE, POSITIVE, same};
+use super::Kind::{Choice, Count, CountOr, Device, Real, Reals2, Renames, Switch, Text, Texts};
+use super::{ANY, BELOW_ONE, Key, NOT_NEGATIVE, POSITIVE, same};
 
 const FUSED: &str = "our engine always fuses, and compiles nothing at run time";
 const SIMULATED: &str = "the simulated arm has neither a bus nor camera devices";
@@ -164,6 +164,13 @@ pub(super) static CONTROL: &[Key] = &[
         "Every inference takes at least this long: replays a slower machine.",
     )
     .also(&["latency", "control.latency"]),
+    Key::new(
+        "control.latency_trace",
+        Text,
+        Absent,
+        "A rollout's directory or its telemetry.jsonl: inferences take as long as they took there, in order, going round.",
+    )
+    .also(&["latency_trace", "control.latencies"]),
     Key::new("rtc.execution_horizon", Count { min: 1 }, Is("10"), "Steps over which the old chunk has influence."),
     Key::new("rtc.max_weight", Real(NOT_NEGATIVE), Is("10.0"), "Bound of the guidance weight."),
     Key::new(
@@ -198,6 +205,24 @@ pub(super) static CONTROL: &[Key] = &[
         "A target beyond the limits: the nearest one within them (counted and shown), or hold and end the rollout.",
     )
     .also(&["on_limit", "limits.on_limit"]),
+    Key::new(
+        "limits.workspace_x",
+        Reals2(ANY),
+        Absent,
+        "Where the gripper may be, forward: lowest and highest, metres from the base. A command that leads out is held.",
+    ),
+    Key::new(
+        "limits.workspace_y",
+        Reals2(ANY),
+        Absent,
+        "Where the gripper may be, to the left: lowest and highest, metres from the base. A command that leads out is held.",
+    ),
+    Key::new(
+        "limits.workspace_z",
+        Reals2(ANY),
+        Absent,
+        "Where the gripper may be, up: lowest and highest, metres from the base. A command that leads out is held.",
+    ),
     Key::new(
         "limits.start_distance",
         Real(POSITIVE),

@@ -53,6 +53,22 @@ pub fn check(config: &RunConfig, name: Name<'_>) -> Vec<Finding> {
     find(nowhere, &["control.overlap", "control.mode"], message);
     let stands = config.limits.approach_speed == 0.0;
     find(stands, &["limits.approach_speed"], format!("{}: 0 never arrives", name("limits.approach_speed")));
+    let limits = &config.limits;
+    let axes = [
+        ("limits.workspace_x", limits.workspace_x),
+        ("limits.workspace_y", limits.workspace_y),
+        ("limits.workspace_z", limits.workspace_z),
+    ];
+    for (key, range) in axes {
+        let [low, high] = range.unwrap_or([0.0, 1.0]);
+        find(low >= high, &[key], format!("{}: nothing lies between {low:?} and {high:?}", name(key)));
+    }
+    let (fixed, trace) = (name("control.latency_ms"), name("control.latency_trace"));
+    find(
+        control.latency_ms > 0.0 && control.latency_trace.is_some(),
+        &["control.latency_ms", "control.latency_trace"],
+        format!("{fixed} and {trace}: one latency or those of a rollout, not both"),
+    );
     let listen = &config.telemetry.listen;
     let is_address =
         listen.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());

@@ -89,6 +89,8 @@ pub struct ControlConfig {
     pub realtime: bool,
     /// Least latency of an inference, milliseconds.
     pub latency_ms: f64,
+    /// Directory or telemetry of a rollout whose latencies are replayed.
+    pub latency_trace: Option<PathBuf>,
 }
 
 /// `control.overlap`: a number of ticks or `auto`.
@@ -127,6 +129,10 @@ pub struct LimitsConfig {
     pub max_step: Option<f64>,
     /// `clamp` or `refuse`.
     pub excess: String,
+    /// Where the gripper may be, m in the base's frame; none: open.
+    pub workspace_x: Option<[f64; 2]>,
+    pub workspace_y: Option<[f64; 2]>,
+    pub workspace_z: Option<[f64; 2]>,
     /// rad, m.
     pub start_distance: f64,
     /// `approach` or `refuse`.

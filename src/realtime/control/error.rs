@@ -4,6 +4,7 @@ use crate::error::{Explain, Kind};
 use crate::realtime::filter::FilterError;
 use crate::realtime::policy::InferError;
 use crate::realtime::scheduler::SettingsError;
+use crate::realtime::watchdog::Fault;
 use crate::robot::RobotError;
 
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,8 @@ pub enum RolloutError {
     Units { joint: String, trained: [f32; 2], limits: [f32; 2] },
     #[error("camera {camera} gave no image within {seconds} s")]
     NoImage { camera: String, seconds: u64 },
+    #[error("nothing is armed with a camera that shows nothing")]
+    Blank(#[source] Fault),
     #[error("the inference thread cannot be started")]
     Thread(#[source] std::io::Error),
 }
@@ -40,7 +43,7 @@ impl Explain for RolloutError {
             RolloutError::Robot(error) => error.kind(),
             RolloutError::Policy(error) => error.kind(),
             RolloutError::Camera { .. } | RolloutError::Joints { .. } | RolloutError::Units { .. } => Kind::Input,
-            RolloutError::NoImage { .. } | RolloutError::Thread(_) => Kind::Environment,
+            RolloutError::NoImage { .. } | RolloutError::Blank(_) | RolloutError::Thread(_) => Kind::Environment,
         }
     }
 
@@ -57,6 +60,9 @@ impl Explain for RolloutError {
             RolloutError::NoImage { .. } => Some("check its cable and which other program has it open".into()),
             RolloutError::Policy(error) if error.kind == Kind::Input => {
                 Some("see what the checkpoint is made for: vlash policy info CHECKPOINT; or take another one".into())
+            }
+            RolloutError::Blank(_) => {
+                Some("look at its image: take the lens cap off, switch on the light, set its exposure".into())
             }
             RolloutError::Policy(_) | RolloutError::Thread(_) => None,
         }

@@ -13,6 +13,8 @@ pub struct Wake {
     pub now: Duration,
     /// Ticks that were passed over before it, because the one before took too long.
     pub missed: u32,
+    /// How long after it was due.
+    pub late: Duration,
 }
 
 /// The schedule of a rollout.
@@ -51,7 +53,8 @@ impl Pace {
             Clock::Virtual(_) => self.clock.set(due),
             Clock::Monotonic(_) => self.sleep_until(due),
         }
-        Wake { now: self.clock.now(), missed: u32::try_from(missed).unwrap_or(u32::MAX) }
+        let now = self.clock.now();
+        Wake { now, missed: u32::try_from(missed).unwrap_or(u32::MAX), late: now.saturating_sub(due) }
     }
 
     fn sleep_until(&self, due: Duration) {
@@ -88,16 +91,17 @@ mod tests {
         let clock = Clock::virtual_();
         let mut pace = Pace::new(clock.clone(), 10.0, Duration::ZERO);
         let ms = Duration::from_millis;
-        assert_eq!(pace.wait(), Wake { now: ms(0), missed: 0 });
+        let wake = |now, missed, late| Wake { now: ms(now), missed, late: ms(late) };
+        assert_eq!(pace.wait(), wake(0, 0, 0));
         clock.set(ms(40));
-        assert_eq!(pace.wait(), Wake { now: ms(100), missed: 0 });
+        assert_eq!(pace.wait(), wake(100, 0, 0));
         // The tick of 100 takes until 250: that of 200 is begun late, that of 300 on time.
         clock.set(ms(250));
-        assert_eq!(pace.wait(), Wake { now: ms(250), missed: 0 });
-        assert_eq!(pace.wait(), Wake { now: ms(300), missed: 0 });
+        assert_eq!(pace.wait(), wake(250, 0, 50));
+        assert_eq!(pace.wait(), wake(300, 0, 0));
         // Until 630: those of 400 and 500 are over.
         clock.set(ms(630));
-        assert_eq!(pace.wait(), Wake { now: ms(630), missed: 2 });
-        assert_eq!(pace.wait(), Wake { now: ms(700), missed: 0 });
+        assert_eq!(pace.wait(), wake(630, 2, 30));
+        assert_eq!(pace.wait(), wake(700, 0, 0));
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::core::{Core, End, Rejected, Rest};
 use super::error::RolloutError;
-use super::pace::Pace;
-use super::priority::Priority;
+use super::pace::{Pace, Wake};
+use super::priority::{Place, Priority};
 use super::settings::ControlSettings;
 use crate::realtime::metrics::Metrics;
 use crate::realtime::policy::ChunkPolicy;
@@ -19,7 +19,11 @@ use crate::robot::{Exit, Frame, Robot};
 use crate::track::event::Level;
 use crate::track::telemetry::Steer;
 
-/// How long cameras may take for their first image.
+/// What is told before anything moves.
+const FOR_IMAGES: &str = "waiting for an image of every camera that shows something";
+const FOR_POLICY: &str = "warming up the policy";
+const FOR_OPERATOR: &str = "waiting for the operator to arm it";
+/// How long cameras may take for their first image, and to find their exposure.
 const FIRST_IMAGE: Duration = Duration::from_secs(5);
 /// How long warming up may take.
 const WARM_UP: Duration = Duration::from_secs(300);
@@ -117,13 +121,26 @@ pub fn run(
 ) -> Result<RolloutSummary, RolloutError> {
     // What does not fit together is said before anything is powered.
     let core = Core::new(settings.control.clone(), policy.facts(), robot.features(), robot.limits())?;
-    let worker = Worker::start(policy, settings.injected.clone()).map_err(RolloutError::Thread)?;
+    let priority = settings.priority;
+    let worker = Worker::start_after(policy, settings.injected.clone(), move || priority.keep_off());
+    let worker = worker.map_err(RolloutError::Thread)?;
     robot.connect()?;
+    let place = Place::here();
     let result = Rollout { core, worker, settings, clock, telemetry, steer }.conduct(robot, hooks);
+    place.restore(priority);
     let left = robot.disconnect();
     let summary = result?;
     left?;
     Ok(summary)
+}
+
+/// Hands over what there is to tell.
+fn pass_on(core: &mut Core, telemetry: Option<&Telemetry>) {
+    for record in core.records() {
+        if let Some(telemetry) = telemetry {
+            telemetry.send(record);
+        }
+    }
 }
 
 struct Rollout<'a> {
@@ -138,12 +155,15 @@ struct Rollout<'a> {
 impl Rollout<'_> {
     fn conduct(mut self, robot: &mut dyn Robot, hooks: &mut Hooks<'_>) -> Result<RolloutSummary, RolloutError> {
         self.first_images(robot)?;
-        let warm_up = self.worker.warm_up(&self.core.request(), WARM_UP_RUNS, WARM_UP)?;
+        let warm_up = self.warm_up()?;
         let notices = self.notices(warm_up);
         // The arm may have been moved meanwhile.
         self.core.begin(robot, self.clock.now())?;
         if self.settings.arm {
             self.core.arm();
+            self.core.say(self.clock.now(), Level::Info, "armed: the configuration asks for no confirmation".into());
+        } else {
+            self.core.wait(&FOR_OPERATOR.into(), self.clock.now());
         }
         let mut pace = Pace::new(self.clock.clone(), self.settings.control.schedule.fps, self.settings.spin);
         let end = self.ticks(&mut pace, robot, hooks)?;
@@ -163,17 +183,42 @@ impl Rollout<'_> {
 
     fn first_images(&mut self, robot: &mut dyn Robot) -> Result<(), RolloutError> {
         let deadline = self.clock.now() + FIRST_IMAGE;
+        let reason = FOR_IMAGES.into();
         loop {
             self.core.begin(robot, self.clock.now())?;
-            let Some(blind) = self.core.blind() else { return Ok(()) };
-            if self.clock.now() >= deadline {
+            self.core.wait(&reason, self.clock.now());
+            self.tell();
+            let (blind, capped) = (self.core.blind(), self.core.capped());
+            if blind.is_none() && capped.is_none() {
+                return Ok(());
+            }
+            if let Some(fault) = capped.filter(|_| self.clock.now() >= deadline) {
+                return Err(RolloutError::Blank(fault));
+            }
+            if let Some(blind) = blind.filter(|_| self.clock.now() >= deadline) {
                 let camera = robot.features().cameras.get(blind).map(|camera| camera.name.clone()).unwrap_or_default();
                 return Err(RolloutError::NoImage { camera, seconds: FIRST_IMAGE.as_secs() });
             }
             let pause = Duration::from_millis(10);
-            std::thread::sleep(pause);
-            self.clock.set(self.clock.now() + pause);
+            match self.clock {
+                Clock::Virtual(_) => self.clock.set(self.clock.now() + pause),
+                Clock::Monotonic(_) => std::thread::sleep(pause),
+            }
         }
+    }
+
+    fn warm_up(&mut self) -> Result<Duration, RolloutError> {
+        let Rollout { core, worker, clock, telemetry, .. } = self;
+        let (request, reason) = (core.request(), FOR_POLICY.into());
+        let mut waiting = || {
+            core.wait(&reason, clock.now());
+            pass_on(core, *telemetry);
+        };
+        Ok(worker.warm_up(&request, WARM_UP_RUNS, WARM_UP, &mut waiting)?)
+    }
+
+    fn tell(&mut self) {
+        pass_on(&mut self.core, self.telemetry);
     }
 
     /// What a person should know before it moves.
@@ -200,10 +245,13 @@ impl Rollout<'_> {
 
     fn ticks(&mut self, pace: &mut Pace, robot: &mut dyn Robot, hooks: &mut Hooks<'_>) -> Result<End, RolloutError> {
         let start = self.clock.now();
+        let mut before = Wake { now: start, missed: 0, late: Duration::ZERO };
         loop {
             let wake = pace.wait();
             self.operator(robot)?;
             self.task(hooks);
+            self.passed_over(&wake, &before);
+            before = wake;
             if self.settings.duration.is_some_and(|duration| wake.now.saturating_sub(start) >= duration) {
                 self.core.finish(End::Duration);
             }
@@ -220,14 +268,6 @@ impl Rollout<'_> {
             self.tell();
             if let Some(end) = end {
                 return Ok(end);
-            }
-        }
-    }
-
-    fn tell(&mut self) {
-        for record in self.core.records() {
-            if let Some(telemetry) = self.telemetry {
-                telemetry.send(record);
             }
         }
     }
@@ -253,6 +293,22 @@ impl Rollout<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Says why ticks were passed over, as far as the tick `before` tells.
+    fn passed_over(&mut self, wake: &Wake, before: &Wake) {
+        if wake.missed == 0 {
+            return;
+        }
+        let period = Duration::try_from_secs_f64(1.0 / self.settings.control.schedule.fps).unwrap_or(Duration::MAX);
+        let cause = if before.late > period / 2 {
+            let late = before.late.as_secs_f64() * 1e3;
+            format!("the system woke the loop {late:.0} ms late; control.realtime=true asks for priority")
+        } else {
+            let took = wake.now.saturating_sub(before.now).as_secs_f64() * 1e3;
+            format!("a tick took {took:.0} ms; the robot's driver waits, or the machine is too slow for control.fps")
+        };
+        self.core.complain(wake.now, format!("{} control ticks passed over: {cause}", wake.missed));
     }
 
     fn operator(&mut self, robot: &mut dyn Robot) -> Result<(), RolloutError> {

@@ -98,6 +98,11 @@ impl Joint {
         self.step(step, self.fastest);
     }
 
+    /// Whether it does not move.
+    pub(super) fn stands(&self) -> bool {
+        self.velocity == 0.0
+    }
+
     /// One tick towards standing still.
     pub(super) fn brake(&mut self) {
         self.step(0.0, self.fastest);

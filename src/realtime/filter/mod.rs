@@ -3,7 +3,8 @@
 //! A chunk with a value that is not finite, or of another size, is rejected whole when it arrives
 //! ([`SafetyFilter::check`]); it is not repaired. Of an action the width, finiteness, position, step a tick, velocity and
 //! acceleration are limited, in this order ([`SafetyFilter::apply`]). The three bounds hold together, because a joint
-//! never becomes so fast that it could not brake before the end of its range.
+//! never becomes so fast that it could not brake before the end of its range. Last comes the gripper's place: a command
+//! that leads out of the [`Workspace`] is not followed, the arm brakes.
 //!
 //! To hold is to brake within the limits and to stay; a trajectory within the limits leaves unchanged.
 
@@ -11,11 +12,14 @@ mod joint;
 mod rejection;
 #[cfg(test)]
 mod tests;
+mod workspace;
 
 use self::joint::Joint;
 pub use self::rejection::{FilterError, Rejection};
+pub use self::workspace::Workspace;
 use super::scheduler::Foresight;
 use crate::robot::Limits;
+use crate::robot::kinematics::JOINTS;
 
 /// Joints whose change can be told, a bit each.
 pub const MOST_JOINTS: usize = 32;
@@ -50,6 +54,8 @@ pub struct FilterSettings {
     /// Largest step of a joint in a tick, rad or m, beside what its speed limit allows.
     pub max_step: Option<f32>,
     pub excess: Excess,
+    /// Where the gripper may be; none: anywhere. Needs a Piper's joints.
+    pub workspace: Option<Workspace>,
     /// Largest distance of a joint between the measured pose and a first action, rad or m.
     pub start_distance: f32,
     pub far_start: FarStart,
@@ -63,6 +69,7 @@ impl FilterSettings {
             margin: 0.0,
             max_step: None,
             excess: Excess::Clamp,
+            workspace: None,
             start_distance: 0.35,
             far_start: FarStart::Approach(0.25),
         }
@@ -78,6 +85,8 @@ pub struct Passed {
     pub invalid: bool,
     /// The target was beyond the limits and [`Excess::Refuse`] is set: the arm holds.
     pub refused: bool,
+    /// It would have led the gripper out of the workspace: the arm brakes.
+    pub outside: bool,
 }
 
 /// Where a first action lies.
@@ -98,6 +107,8 @@ pub struct Counts {
     pub clipped: u64,
     pub invalid: u64,
     pub refused: u64,
+    /// Commands that would have led out of the workspace.
+    pub outside: u64,
 }
 
 /// The filter of one arm.
@@ -108,6 +119,8 @@ pub struct SafetyFilter {
     joints: Vec<Joint>,
     /// For looking ahead.
     ahead: Vec<Joint>,
+    /// For looking at how it would brake.
+    braking: Vec<Joint>,
     command: Vec<f32>,
     counts: Counts,
 }
@@ -120,15 +133,19 @@ impl SafetyFilter {
     /// Limits or settings that make no sense.
     pub fn new(names: &[String], limits: &Limits, settings: FilterSettings) -> Result<SafetyFilter, FilterError> {
         let joints = joint::all(names, limits, &settings)?;
+        if settings.workspace.is_some() && joints.len() != JOINTS + 1 {
+            return Err(FilterError::Kinematics { joints: joints.len(), known: JOINTS });
+        }
         let command = joints.iter().map(Joint::command).collect();
         let names = names.iter().map(|name| name.strip_suffix(".pos").unwrap_or(name).to_owned()).collect();
-        Ok(SafetyFilter { settings, names, ahead: joints.clone(), joints, command, counts: Counts::default() })
+        let (ahead, braking) = (joints.clone(), joints.clone());
+        Ok(SafetyFilter { settings, names, ahead, braking, joints, command, counts: Counts::default() })
     }
 
     /// The arm stands still at `measured` (a joint just outside its range: at its end).
     ///
     /// # Errors
-    /// A pose that is not finite, of another width, or further outside than a first action may be.
+    /// A pose that is not finite, of another width, further outside than a first action may be, or out of the workspace.
     pub fn begin(&mut self, measured: &[f32]) -> Result<(), FilterError> {
         if measured.len() != self.joints.len() {
             return Err(FilterError::Width { found: measured.len(), expected: self.joints.len() });
@@ -144,7 +161,12 @@ impl SafetyFilter {
             joint.stand_at(at);
             *command = joint.command();
         }
-        Ok(())
+        match (self.settings.workspace, self.gripper()) {
+            (Some(Workspace { ranges }), Some(at)) if !(Workspace { ranges }).holds(at) => {
+                Err(FilterError::Outside { at, ranges })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the chunk `number` of `actions` is `[horizon, joints]` of finite values.
@@ -184,11 +206,15 @@ impl SafetyFilter {
         let mut passed = Passed { invalid: target.is_some() && valid.is_none(), ..Passed::default() };
         if let (Some(target), Excess::Refuse) = (valid, self.settings.excess) {
             self.ahead.clone_from(&self.joints);
-            passed.refused = advance(&mut self.ahead, Some(target)) != 0;
+            let bounds = Bounds { workspace: self.settings.workspace, braking: &mut self.braking };
+            let (clipped, outside) = advance(&mut self.ahead, Some(target), bounds);
+            passed.refused = clipped != 0 || outside;
         }
-        let clipped = advance(&mut self.joints, valid.filter(|_| !passed.refused));
-        passed.clipped = clipped;
+        let bounds = Bounds { workspace: self.settings.workspace, braking: &mut self.braking };
+        let (clipped, outside) = advance(&mut self.joints, valid.filter(|_| !passed.refused), bounds);
+        (passed.clipped, passed.outside) = (clipped, outside);
         self.counts.clipped += u64::from(clipped != 0);
+        self.counts.outside += u64::from(outside);
         self.counts.invalid += u64::from(passed.invalid);
         self.counts.refused += u64::from(passed.refused);
         self.publish();
@@ -202,12 +228,32 @@ impl SafetyFilter {
             self.apply(None);
             return false;
         }
+        self.ahead.clone_from(&self.joints);
         let mut there = true;
-        for (joint, &target) in self.joints.iter_mut().zip(target) {
+        for (joint, &target) in self.ahead.iter_mut().zip(target) {
             there &= joint.approach(target, pace);
+        }
+        self.braking.clone_from(&self.ahead);
+        if self.settings.workspace.is_none_or(|workspace| workspace.holds_braking(&mut self.braking)) {
+            self.joints.clone_from(&self.ahead);
+        } else {
+            self.joints.iter_mut().for_each(Joint::brake);
+            there = false;
         }
         self.publish();
         there
+    }
+
+    /// Whether the gripper may stand where `target` leads.
+    pub fn reaches(&self, target: &[f32]) -> bool {
+        let mut joints = self.joints.clone();
+        joints.iter_mut().zip(target).for_each(|(joint, &at)| joint.stand_at(at));
+        self.settings.workspace.is_none_or(|workspace| workspace.holds_braking(&mut joints))
+    }
+
+    /// Where the command leads the point between the fingers, metres in the base's frame; none where that is not known.
+    pub fn gripper(&self) -> Option<[f64; 3]> {
+        workspace::gripper(&self.joints)
     }
 
     /// What leaves: absolute targets, finite and within the limits, always.
@@ -237,18 +283,35 @@ fn usable(target: &[f32], width: usize) -> bool {
     target.len() == width && target.iter().all(|value| value.is_finite())
 }
 
-/// One tick of all joints; the joints whose command was changed, a bit each.
-fn advance(joints: &mut [Joint], target: Option<&[f32]>) -> u32 {
+/// The bounds of the gripper, and room to look at how the arm would brake.
+struct Bounds<'a> {
+    workspace: Option<Workspace>,
+    braking: &'a mut Vec<Joint>,
+}
+
+/// One tick of all joints; the joints whose command was changed, a bit each, and whether the target led out of the workspace.
+fn advance(joints: &mut [Joint], target: Option<&[f32]>, bounds: Bounds<'_>) -> (u32, bool) {
     let Some(target) = target else {
         joints.iter_mut().for_each(Joint::brake);
-        return 0;
+        return (0, false);
     };
+    let mut outside = false;
+    if let Some(workspace) = bounds.workspace {
+        bounds.braking.clear();
+        bounds.braking.extend_from_slice(joints);
+        bounds.braking.iter_mut().zip(target).for_each(|(joint, &target)| joint.follow(target));
+        outside = !workspace.holds_braking(bounds.braking);
+    }
     let mut clipped = 0;
     for (bit, (joint, &target)) in joints.iter_mut().zip(target).enumerate() {
-        joint.follow(target);
+        if outside {
+            joint.brake();
+        } else {
+            joint.follow(target);
+        }
         clipped |= u32::from((f64::from(joint.command()) - f64::from(target)).abs() > ROUNDING) << bit;
     }
-    clipped
+    (clipped, outside)
 }
 
 impl Foresight for SafetyFilter {
@@ -256,7 +319,8 @@ impl Foresight for SafetyFilter {
         self.ahead.clone_from(&self.joints);
         for target in targets {
             let valid = target.filter(|target| usable(target, self.joints.len()));
-            advance(&mut self.ahead, valid);
+            let bounds = Bounds { workspace: self.settings.workspace, braking: &mut self.braking };
+            advance(&mut self.ahead, valid, bounds);
         }
         state.iter_mut().zip(&self.ahead).for_each(|(state, joint)| *state = joint.command());
     }

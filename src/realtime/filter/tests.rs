@@ -118,7 +118,7 @@ fn an_invalid_action_holds_and_one_beyond_the_limits_is_clipped_or_refused() {
     target[0] += 1.57;
     assert_eq!(clamp.apply(Some(&target)), Passed { clipped: 1, ..Passed::default() });
     assert!(clamp.command()[0] > 0.0 && clamp.command()[0] < 0.03);
-    assert_eq!(clamp.counts(), Counts { clipped: 1, invalid: 2, refused: 0 });
+    assert_eq!(clamp.counts(), Counts { clipped: 1, invalid: 2, ..Counts::default() });
 
     let mut refuse = filter(FilterSettings { excess: Excess::Refuse, ..FilterSettings::new(30.0) });
     assert_eq!(refuse.apply(Some(&target)), Passed { refused: true, ..Passed::default() });
@@ -168,4 +168,78 @@ fn a_pose_out_of_range_and_senseless_limits_are_refused() {
     assert!(SafetyFilter::new(&names(), &limits, FilterSettings::new(30.0)).is_err());
     limits.velocity.pop();
     assert!(SafetyFilter::new(&names(), &limits, FilterSettings::new(30.0)).is_err());
+}
+
+fn boxed(ranges: [[f64; 2]; 3]) -> SafetyFilter {
+    filter(FilterSettings { workspace: Some(Workspace { ranges }), ..FilterSettings::new(30.0) })
+}
+
+const OPEN: [f64; 2] = [f64::NEG_INFINITY, f64::INFINITY];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is asked for, by whichever way: the gripper stays inside and the limits are kept.
+    #[test]
+    fn the_gripper_never_leaves_its_workspace(
+        targets in prop::collection::vec((0u8..6, prop::collection::vec(-3.0f32..3.0, 7)), 1..60), held in 1usize..12,
+    ) {
+        let at = filter(FilterSettings::new(30.0)).gripper().unwrap();
+        let workspace = Workspace { ranges: at.map(|at| [at - 0.03, at + 0.05]) };
+        let mut filter = boxed(workspace.ranges);
+        let mut before = [HOME.to_vec(), HOME.to_vec()];
+        for (how, target) in targets {
+            for _ in 0..held {
+                match how {
+                    0 => { filter.apply(None); }
+                    1 => { filter.approach(&target, 0.5); }
+                    _ => { filter.apply(Some(&target)); }
+                }
+                let gripper = filter.gripper().unwrap();
+                prop_assert!(workspace.holds(gripper), "{:?} outside of {:?}", gripper, workspace);
+                within(&Limits::piper(), 30.0, [&before[0], &before[1], filter.command()])?;
+                before = [before[1].clone(), filter.command().to_vec()];
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_is_not_run_into_and_what_stays_above_is_followed() {
+    let mut free = filter(FilterSettings::new(30.0));
+    let height = free.gripper().unwrap()[2];
+    let mut filter = boxed([OPEN, OPEN, [height - 0.05, f64::INFINITY]]);
+    // The shoulder leans forward: down.
+    let down = [0.0, 1.6, -0.8, 0.0, 0.2, 0.0, 0.03];
+    for _ in 0..60 {
+        free.apply(Some(&down));
+        filter.apply(Some(&down));
+    }
+    assert!(free.gripper().unwrap()[2] < height - 0.1, "it would have been far below");
+    let stands = filter.gripper().unwrap()[2];
+    assert!((height - 0.05..height).contains(&stands), "{stands} of {height}");
+    assert!(filter.counts().outside > 10 && filter.apply(Some(&down)).outside);
+    assert!(!filter.reaches(&down) && filter.reaches(&HOME));
+    // The future is foreseen as it will be.
+    let mut state = [0.0; 7];
+    filter.foresee(&mut std::iter::repeat_n(Some(&down[..]), 20), &mut state);
+    assert_eq!(state, filter.command());
+    let sideways = [0.5, HOME[1], HOME[2], 0.0, 0.2, 0.0, 0.03];
+    assert!((0..60).all(|_| !filter.apply(Some(&sideways)).outside));
+    assert_eq!(filter.command(), sideways);
+}
+
+#[test]
+fn a_workspace_is_refused_where_it_cannot_be_kept() {
+    let workspace = Some(Workspace { ranges: [[0.9, 1.0], OPEN, OPEN] });
+    let settings = FilterSettings { workspace, ..FilterSettings::new(30.0) };
+    let mut filter = SafetyFilter::new(&names(), &Limits::piper(), settings.clone()).unwrap();
+    let error = filter.begin(&HOME).unwrap_err();
+    assert!(error.to_string().ends_with("outside of limits.workspace: x 0.900 … 1.000"), "{error}");
+    let mut limits = Limits::piper();
+    limits.position.truncate(3);
+    limits.velocity.truncate(3);
+    limits.acceleration.truncate(3);
+    let error = SafetyFilter::new(&names()[..3], &limits, settings).unwrap_err();
+    assert!(matches!(error, FilterError::Kinematics { joints: 3, .. }), "{error}");
 }

@@ -1,7 +1,7 @@
 //! The report as text.
 
 use super::{Episode, LATENCY, PERIOD, Report, TIMELINE};
-use crate::realtime::metrics::Distribution;
+use crate::realtime::metrics::{Boundary, Distribution};
 
 /// `report.md`.
 pub(super) fn text(report: &Report) -> String {
@@ -13,7 +13,8 @@ pub(super) fn text(report: &Report) -> String {
     ));
     let (judged, succeeded) = report.successes();
     if judged > 0 {
-        page.push_str(&format!("- Success: {succeeded} of {judged}\n"));
+        let time = report.completion_s().map(|s| format!(", in {s:.1} s on average")).unwrap_or_default();
+        page.push_str(&format!("- Success: {succeeded} of {judged}{time}\n"));
     }
     page.push_str(&format!("- vlash {}\n", report.version));
     page.push_str(&episodes(&report.episodes));
@@ -53,7 +54,9 @@ fn episodes(episodes: &[Episode]) -> String {
 
 fn figures(episode: &Episode) -> String {
     let figures = &episode.metrics;
-    let mut table = String::from("| | mean | p50 | p95 | p99 | max |\n| --- | --- | --- | --- | --- | --- |\n");
+    let mut table = String::from(
+        "| | mean | std | p50 | p90 | p95 | p99 | max |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
     let rows: [(&str, &Distribution, usize); 11] = [
         ("inference latency, ms", &figures.latency_ms, 1),
         ("· preprocess", &figures.preprocess_ms, 1),
@@ -68,7 +71,7 @@ fn figures(episode: &Episode) -> String {
         ("state − last command, rad", &figures.tracking_error, 4),
     ];
     for (name, of, digits) in rows {
-        let cells = [of.mean, of.p50, of.p95, of.p99, of.max];
+        let cells = [of.mean, of.std, of.p50, of.p90, of.p95, of.p99, of.max];
         let cells = cells.map(|value| if of.count == 0 { "n/a".into() } else { format!("{value:.digits$}") });
         table.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
     }
@@ -85,6 +88,24 @@ fn figures(episode: &Episode) -> String {
         figures.sign_changes,
         episode.warm_up_ms
     ));
+    table.push_str(&boundaries(&figures.boundaries));
+    table
+}
+
+/// Where chunks meet, by joint, against what is usual inside of them.
+fn boundaries(boundaries: &[Boundary]) -> String {
+    if boundaries.iter().all(|boundary| boundary.jump.count == 0) {
+        return String::new();
+    }
+    let mut table =
+        String::from("\n| joint | median step in a chunk | jump p50 | p95 | max | change of step p95 | max |\n");
+    table.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
+    for Boundary { joint, median_step, jump, velocity_jump } in boundaries {
+        let values = [*median_step, jump.p50, jump.p95, jump.max, velocity_jump.p95, velocity_jump.max];
+        let values = values.map(|value| format!("{value:.4}")).join(" | ");
+        table.push_str(&format!("| {} | {values} |\n", cell(joint)));
+    }
+    table.push_str("\nSteps in rad or m a tick.\n");
     table
 }
 

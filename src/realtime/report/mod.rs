@@ -66,6 +66,13 @@ impl Report {
         let judged = || self.episodes.iter().filter_map(|episode| episode.success);
         (judged().count(), judged().filter(|success| *success).count())
     }
+
+    /// Mean time of the episodes that succeeded, seconds; none without one.
+    pub fn completion_s(&self) -> Option<f64> {
+        let succeeded = self.episodes.iter().filter(|episode| episode.success == Some(true));
+        let times: Vec<f64> = succeeded.map(|episode| episode.metrics.seconds).collect();
+        (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+    }
 }
 
 /// A report that cannot be written.

@@ -1,7 +1,7 @@
 //! A report of a made-up rollout.
 
 use super::*;
-use crate::realtime::metrics::Distribution;
+use crate::realtime::metrics::{Boundary, Distribution};
 use crate::track::telemetry::{Chunk, Message, Origin, Phase, Status, Tick};
 
 fn chunk(chunk: u64, time: f64, phase: Phase) -> Message {
@@ -66,6 +66,12 @@ fn report() -> Report {
         jitter_ms: of(0.02),
         idle_fraction: 0.1,
         jerk_rms: 12.34,
+        boundaries: vec![Boundary {
+            joint: "joint_1.pos".into(),
+            median_step: 0.01,
+            jump: of(0.02),
+            velocity_jump: of(0.015),
+        }],
         ..Metrics::default()
     };
     let episode = |seed, end: &str, success| Episode {
@@ -100,13 +106,14 @@ fn the_text_names_every_figure() {
     for line in [
         "# Rollout on piper_sim",
         "- Mode vlash, 10 Hz, 5 of 8 actions executed a chunk, trained for delays of at most 3 steps",
-        "- Success: 1 of 2",
+        "- Success: 1 of 2, in 0.9 s on average",
         "| 7 | placed | 0.9 | 10 | 0 | 0 | 0 | 0 |",
         "| 8 | camera wrist: last new frame 812 ms ago \\| hold | 0.9 | 10 | 1 | 0 | 0 | 0 |",
         "> delay of 9 steps; this checkpoint was trained for ≤ 8.",
-        "| inference latency, ms | 150.0 | 150.0 | 300.0 | 450.0 | 600.0 |",
-        "| \\|period − wanted\\|, ms | 0.02 | 0.02 | 0.04 | 0.06 | 0.08 |",
-        "| · denoise | n/a | n/a | n/a | n/a | n/a |",
+        "| inference latency, ms | 150.0 | 0.0 | 150.0 | 0.0 | 300.0 | 450.0 | 600.0 |",
+        "| \\|period − wanted\\|, ms | 0.02 | 0.00 | 0.02 | 0.00 | 0.04 | 0.06 | 0.08 |",
+        "| · denoise | n/a | n/a | n/a | n/a | n/a | n/a | n/a |",
+        "| joint_1.pos | 0.0100 | 0.0200 | 0.0400 | 0.0800 | 0.0300 | 0.0600 |",
         "![Control period](period.svg)",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");

@@ -72,6 +72,9 @@ impl Action {
         if state.live.ended.is_some() {
             return Some("the rollout has ended".into());
         }
+        if state.liveness() == Liveness::Gone {
+            return Some("the rollout's process is gone: nobody takes orders, use the robot's own stop".into());
+        }
         match (self, state.liveness()) {
             (Action::Hold | Action::EmergencyStop | Action::Stop, _) => None,
             (_, Liveness::Waiting) => Some("the robot has not been heard yet".into()),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::pictures::Picture;
 use crate::track::event::Level;
-use crate::track::telemetry::{Chunk, Hello, Message, Phase, Status, Tick};
+use crate::track::telemetry::{ArmState, Chunk, Hello, Message, Phase, Status, Tick};
 use crate::tui::format;
 
 /// What scrubbing reaches, and what "last minute" means, in seconds.
@@ -55,8 +55,7 @@ pub struct Life {
     pub launched: Option<Launch>,
     pub arrived: Option<Arrival>,
     pub spliced: Option<Splice>,
-    /// When, and why it is not used.
-    pub discarded: Option<(f64, String)>,
+    pub discarded: Option<Discard>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,6 +88,14 @@ pub struct Splice {
     pub state_error: f32,
 }
 
+#[derive(Debug, Clone, PartialEq)]
+pub struct Discard {
+    pub time: f64,
+    pub tick: u64,
+    /// Why it is not used.
+    pub reason: String,
+}
+
 impl Life {
     /// The chunk as it was known at `at`; none when it had not begun.
     pub fn as_of(&self, at: f64) -> Option<Life> {
@@ -97,7 +104,7 @@ impl Life {
             launched: self.launched.filter(|l| l.time <= at),
             arrived: self.arrived.filter(|a| a.time <= at),
             spliced: self.spliced.filter(|s| s.time <= at),
-            discarded: self.discarded.clone().filter(|(time, _)| *time <= at),
+            discarded: self.discarded.clone().filter(|d| d.time <= at),
         };
         let known = life.launched.is_some() || life.arrived.is_some() || life.spliced.is_some();
         (known || life.discarded.is_some()).then_some(life)
@@ -211,7 +218,7 @@ impl History {
                 life.spliced.get_or_insert(Splice { time, tick, index, late, jump, state_error });
             }
             Phase::Discarded { reason } => {
-                life.discarded.get_or_insert((time, format::clean(&reason)));
+                life.discarded.get_or_insert(Discard { time, tick, reason: format::clean(&reason) });
             }
         }
     }
@@ -274,6 +281,14 @@ impl History {
 
     pub fn status_at(&self, at: f64) -> Option<&Status> {
         self.statuses.get(self.statuses.partition_point(|s| s.time <= at).checked_sub(1)?)
+    }
+
+    /// When the arm was armed again after it was not; none while it is not, and where it always was.
+    pub fn armed_since(&self, at: f64) -> Option<f64> {
+        let end = self.statuses.partition_point(|s| s.time <= at);
+        let mut newest = self.statuses.range(..end).rev().peekable();
+        newest.next_if(|s| s.arm == ArmState::Armed)?;
+        newest.find(|s| s.arm != ArmState::Armed).map(|s| s.time)
     }
 
     /// The newest chunks as they were known at `at`, newest first.

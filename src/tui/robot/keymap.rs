@@ -66,7 +66,8 @@ pub const BINDINGS: &[Binding] = &[
 
 /// The stop that a key means, whatever lies over the screen. Small `e` is no stop: it is a letter.
 pub fn stop(event: &KeyEvent) -> Option<Action> {
-    let modified = event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+    // With ALT too: so an Esc pressed just before arrives.
+    let modified = event.modifiers.contains(KeyModifiers::CONTROL);
     match event.code {
         KeyCode::Char(' ') => Some(Action::Hold),
         KeyCode::Char('E') if !modified => Some(Action::EmergencyStop),
@@ -153,6 +154,7 @@ mod tests {
         assert_eq!(key(' ', KeyModifiers::NONE), Some(Action::Hold));
         assert_eq!(key(' ', KeyModifiers::SHIFT), Some(Action::Hold));
         assert_eq!(key('E', KeyModifiers::SHIFT), Some(Action::EmergencyStop));
+        assert_eq!(key('E', KeyModifiers::SHIFT | KeyModifiers::ALT), Some(Action::EmergencyStop));
         assert_eq!(key('e', KeyModifiers::NONE), None);
         assert_eq!(key('E', KeyModifiers::CONTROL), None);
     }

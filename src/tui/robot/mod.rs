@@ -31,7 +31,7 @@ mod view;
 use action::Effect;
 use probe::Graphics;
 use source::{Data, Source};
-use state::{Liveness, Settings, State};
+use state::{Settings, State};
 
 use super::app::{self, Program};
 use super::capability::{Capability, process_environment};
@@ -106,6 +106,10 @@ pub fn run(source: &RobotSource, options: &Options) -> Result<Exit, TuiError> {
 fn settings(source: &RobotSource, options: &Options, capability: &Capability) -> Settings {
     Settings {
         target: source.to_string(),
+        run_dir: match source {
+            RobotSource::Directory(path) => Some(path.clone()),
+            RobotSource::Socket(_) => None,
+        },
         read_only: options.read_only,
         owned: options.owned,
         color: capability.color,
@@ -131,7 +135,7 @@ fn full_screen(
         let threads = Source::spawn(source, move |data| sender.send(Event::Data(data)).is_ok())?;
         Ok(Robot::start(State::new(settings, now(), size), threads))
     })?;
-    let ended = robot.state.liveness() == Liveness::Ended;
+    let ended = robot.state.liveness().is_over();
     Ok(if exit == Exit::Left && ended { Exit::Ended(Outcome::Finished) } else { exit })
 }
 
@@ -182,7 +186,7 @@ impl Robot {
 
     fn beat(&mut self, now: f64) {
         let due = now - self.heartbeat >= HEARTBEAT_S || now < self.heartbeat;
-        if due && !self.state.settings.read_only && self.state.liveness() != Liveness::Ended {
+        if due && !self.state.settings.read_only && !self.state.liveness().is_over() {
             self.heartbeat = now;
             self.source.order(u64::MAX, Steer::Heartbeat, false);
         }
@@ -246,7 +250,7 @@ impl Program for Robot {
     }
 
     fn is_over(&self) -> bool {
-        self.state.leave_at_end && self.state.liveness() == Liveness::Ended
+        self.state.leave_at_end && self.state.liveness().is_over()
     }
 
     fn draw(&mut self, screen: &mut Screen) -> io::Result<Duration> {

@@ -7,7 +7,7 @@ use super::RobotSource;
 use super::orders::arm_words;
 use super::source::Source;
 use super::state::{Liveness, Settings, State};
-use super::view::{jitter_words, queue_words};
+use super::view::{gone_words, jitter_words, queue_words};
 use crate::track::event::Outcome;
 use crate::track::now;
 use crate::tui::{Exit, TuiError, format, theme};
@@ -50,7 +50,7 @@ impl Plain {
         lines.extend(self.figures(state));
         if let Some(ended) = state.live.ended.as_ref().filter(|_| !self.ended) {
             self.ended = true;
-            let report = ended.report.as_ref().map(|r| format!("; report: {r}")).unwrap_or_default();
+            let report = ended.report.as_ref().map(|r| format!("; report: {}", state.place(r))).unwrap_or_default();
             lines.push(format!("ended: {}{report}", ended.outcome));
         }
         let clock = format::clock(state.now, &state.settings.zone);
@@ -62,6 +62,7 @@ impl Plain {
             Liveness::Waiting => ("waiting", format!("waiting for the robot at {}", state.settings.target)),
             Liveness::Alive(_) => ("alive", "the robot is heard".into()),
             Liveness::Lost(age) => ("lost", format!("x LINK LOST {}", format::age(age))),
+            Liveness::Gone => ("gone", format!("x {}", gone_words(state))),
             Liveness::Ended => ("ended", String::new()),
         };
         let before = self.link.replace(kind);
@@ -118,7 +119,7 @@ pub fn run(source: &RobotSource, settings: Settings, out: &mut dyn Write) -> Res
                 other => other.map_err(|source| TuiError::Terminal { source })?,
             }
         }
-        if state.liveness() == Liveness::Ended {
+        if state.liveness().is_over() {
             return Ok(Exit::Ended(Outcome::Finished));
         }
     }

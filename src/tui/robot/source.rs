@@ -1,6 +1,7 @@
 //! The threads behind the screen: one reads what the rollout tells, from its socket or from its run directory, the other
 //! carries orders.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -14,8 +15,9 @@ use super::RobotSource;
 use super::courier::{Courier, Line};
 use super::lines::{Item, Lines};
 use super::orders::Delivery;
+use crate::track;
 use crate::track::telemetry::{Message, SOCKET_FILE, Steer, TELEMETRY_FILE};
-use crate::tui::crash;
+use crate::tui::{crash, process};
 
 /// How long a connection may take to come about, and until it says the first word.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -56,6 +58,10 @@ pub enum Link {
     },
     /// Everything there is has been read.
     Finished,
+    /// Its process is not on this host any more and left no word.
+    Gone {
+        pid: u32,
+    },
 }
 
 /// An order for the courier.
@@ -92,7 +98,14 @@ impl Source {
                 }
             }
         })?;
-        let listener = Listener { source: source.clone(), line, stop: stop.clone(), emit: Box::new(emit) };
+        let listener = Listener {
+            source: source.clone(),
+            line,
+            stop: stop.clone(),
+            emit: Box::new(emit),
+            process: RefCell::default(),
+            here: track::host(),
+        };
         std::thread::Builder::new().name("robot-reader".into()).spawn(move || listener.run())?;
         Ok(Source { errands, stop })
     }
@@ -115,6 +128,9 @@ struct Listener {
     line: Line,
     stop: Arc<AtomicBool>,
     emit: Box<dyn Fn(Data) -> bool + Send>,
+    /// Number and host, as the rollout said.
+    process: RefCell<Option<(u32, String)>>,
+    here: String,
 }
 
 /// Nobody listens any more, or there is nothing more to say.
@@ -148,12 +164,23 @@ impl Listener {
                 }
                 Err(reason) => reason,
             };
+            self.mourn(file.as_mut())?;
             let wait = BACK_OFF.get(failures).copied().unwrap_or(Duration::from_secs(2));
             failures += 1;
             let retry_s = wait.as_secs_f64();
             self.tell(Data::Link(Link::Down { reason, retry_s, file: file.as_ref().is_some_and(Follower::is_there) }))?;
             self.pass(wait, file.as_mut())?;
         }
+    }
+
+    /// The end of listening when the rollout's process is known to be dead, after its last words.
+    fn mourn(&self, file: Option<&mut Follower>) -> Result<(), Over> {
+        let known = self.process.borrow().clone();
+        let dead = known.filter(|(pid, host)| process::is_alive(*pid, host, &self.here) == Some(false));
+        let Some((pid, _)) = dead else { return Ok(()) };
+        self.pass(Duration::ZERO, file)?;
+        self.tell(Data::Link(Link::Gone { pid }))?;
+        Err(Over)
     }
 
     fn tell(&self, data: Data) -> Result<(), Over> {
@@ -200,6 +227,9 @@ impl Listener {
 
     /// Passes items on; the end of the rollout is the end of listening.
     fn pass_on(&self, items: Vec<Item>) -> Result<(), Over> {
+        if let Some(Item::Message(Message::Hello(hello))) = items.iter().rfind(|item| is_hello(item)) {
+            self.process.replace(Some((hello.pid, hello.host.clone())));
+        }
         let ended = items.iter().any(|item| matches!(item, Item::Message(Message::Ended { .. })));
         if !items.is_empty() {
             self.tell(Data::Items(items))?;
@@ -232,7 +262,7 @@ impl Listener {
                     lines.push(bytes.get(..count).unwrap_or_default(), |item| items.push(item));
                     if !greeted && !items.is_empty() {
                         // Some other program may listen there by now: it gets no orders.
-                        if !matches!(items.first(), Some(Item::Message(Message::Hello(_)))) {
+                        if !items.first().is_some_and(is_hello) {
                             return Ok(Conversation::Refused(format!("{address} does not greet like a rollout")));
                         }
                         greeted = true;
@@ -256,6 +286,10 @@ impl Listener {
         let reason = format!("{address}: {reason}");
         Ok(if greeted { Conversation::Broken(reason) } else { Conversation::Refused(reason) })
     }
+}
+
+fn is_hello(item: &Item) -> bool {
+    matches!(item, Item::Message(Message::Hello(_)))
 }
 
 enum Conversation {

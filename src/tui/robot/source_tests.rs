@@ -5,8 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
 use super::*;
+use crate::track::telemetry::Hello;
 use crate::tui::robot::action::Effect;
-use crate::tui::robot::state::State;
+use crate::tui::robot::state::{Liveness, State};
 use crate::tui::robot::testing::{hello, rollout, running, status};
 use crate::tui::testing::events_of;
 
@@ -152,4 +153,34 @@ fn the_file_goes_on_where_the_socket_cannot_be_reached_and_orders_go_by_file() {
     assert_eq!(delivery.sent, ["a file in control/"]);
     let orders = crate::track::steering::take(run.path());
     assert_eq!(orders.into_iter().map(|o| o.unwrap().steer).collect::<Vec<_>>(), [Steer::EmergencyStop]);
+}
+
+/// Killed, crashed, out of memory: a dead process is not "silent for two seconds" and takes no orders.
+#[test]
+fn a_dead_process_is_told_at_once_after_its_last_words() {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let run = tempfile::tempdir().unwrap();
+    let greeting = Message::Hello(Hello { pid: child.id(), host: crate::track::host(), ..hello() });
+    let messages = [greeting.clone(), Message::Status(status(3))];
+    let lines: String = messages.iter().map(|m| serde_json::to_string(m).unwrap() + "\n").collect();
+    std::fs::write(run.path().join(TELEMETRY_FILE), lines).unwrap();
+    let (_source, receiver) = start(&RobotSource::Directory(run.path().into()));
+    let mut state = State::new(crate::tui::robot::testing::settings(), 0.0, Default::default());
+    let gone = |data: &Data| matches!(data, Data::Link(Link::Gone { pid }) if *pid == child.id()).then_some(());
+    for data in receiver.iter() {
+        let over = gone(&data).is_some();
+        state.data(data);
+        if over {
+            break;
+        }
+    }
+    assert_eq!((state.liveness(), state.newest().map(|s| s.ticks)), (Liveness::Gone, Some(3)));
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (_source, receiver) = start(&RobotSource::Socket(listener.local_addr().unwrap().to_string()));
+    let (mut server, _) = listener.accept().unwrap();
+    say(&mut server, &greeting);
+    drop(server);
+    wait(&receiver, gone);
 }

@@ -1,11 +1,13 @@
 //! The whole state of the Robot screen: plain data, changed by keys and telemetry, drawn by `view`.
 
+use std::path::PathBuf;
+
 use jiff::tz::TimeZone;
 use ratatui::layout::Size;
 
 use super::history::{History, quantile};
 use super::lines::Item;
-use super::orders::Orders;
+use super::orders::{Orders, arm_words};
 use super::overlay::Overlay;
 use super::pictures::Encoded;
 use super::probe::Graphics;
@@ -60,6 +62,8 @@ impl Pane {
 pub struct Settings {
     /// The address or the directory, as given.
     pub target: String,
+    /// The directory, where one was given.
+    pub run_dir: Option<PathBuf>,
     pub read_only: bool,
     /// The rollout was started by this very command: leaving asks what becomes of it.
     pub owned: bool,
@@ -91,7 +95,16 @@ pub enum Liveness {
     /// Seconds since the last word.
     Alive(f64),
     Lost(f64),
+    /// Its process died without a word.
+    Gone,
     Ended,
+}
+
+impl Liveness {
+    /// Nothing more will come.
+    pub fn is_over(self) -> bool {
+        matches!(self, Liveness::Gone | Liveness::Ended)
+    }
 }
 
 /// Everything. `now` is the only clock of this host that view and update know.
@@ -208,6 +221,23 @@ impl State {
         }
     }
 
+    /// What the arm does now, in a word; of a rollout that is over nothing is known.
+    pub fn arm_words(&self, status: &Status) -> &'static str {
+        match self.liveness() {
+            Liveness::Ended if self.frozen.is_none() => "ENDED",
+            Liveness::Gone if self.frozen.is_none() => "GONE",
+            _ => arm_words(status.arm),
+        }
+    }
+
+    /// Where a file of the rollout's run directory lies, as far as this session can say.
+    pub fn place(&self, name: &str) -> String {
+        match &self.settings.run_dir {
+            Some(run_dir) => run_dir.join(name).display().to_string(),
+            None => name.to_owned(),
+        }
+    }
+
     /// The state of the whole as it was last told, whatever is frozen.
     pub fn newest(&self) -> Option<&Status> {
         self.live.status_at(f64::INFINITY)
@@ -221,6 +251,9 @@ impl State {
         if self.live.ended.is_some() || self.link == Link::Finished {
             return Liveness::Ended;
         }
+        if matches!(self.link, Link::Gone { .. }) {
+            return Liveness::Gone;
+        }
         let Some(heard) = self.heard else { return Liveness::Waiting };
         let age = (self.now - heard).max(0.0);
         let limit = if matches!(self.link, Link::Connected(_)) { LOST_S } else { LOST_FILE_S };
@@ -231,7 +264,7 @@ impl State {
 
     /// Values on the screen may be old.
     pub fn is_stale(&self) -> bool {
-        self.frozen.is_none() && matches!(self.liveness(), Liveness::Lost(_))
+        self.frozen.is_none() && matches!(self.liveness(), Liveness::Lost(_) | Liveness::Gone)
     }
 
     /// Median latencies of synchronous and of other inferences up to the moment shown.

@@ -174,6 +174,7 @@ pub fn item(message: Message) -> Item {
 pub fn settings() -> Settings {
     Settings {
         target: "127.0.0.1:5151".into(),
+        run_dir: None,
         read_only: false,
         owned: false,
         color: ColorLevel::Never,

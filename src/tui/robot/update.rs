@@ -216,7 +216,7 @@ impl State {
                 return self.order(Steer::Record { on });
             }
             Action::Suspend => return vec![Effect::Suspend],
-            Action::Quit if self.settings.owned && self.liveness() != Liveness::Ended => self.open(Overlay::Quit),
+            Action::Quit if self.settings.owned && !self.liveness().is_over() => self.open(Overlay::Quit),
             Action::Quit => return vec![Effect::Leave],
             Action::SetMouse(on) => return vec![Effect::Mouse(on)],
             Action::Arm => self.open(Overlay::Arm { input: Input::default(), error: None }),

@@ -129,3 +129,13 @@ fn a_broken_connection_is_a_lost_link_and_a_file_that_tells_is_none() {
     state.data(Data::Link(Link::Down { reason: "closed".into(), retry_s: 1.0, file: true }));
     assert!(matches!(state.liveness(), Liveness::Alive(_)));
 }
+
+#[test]
+fn nobody_takes_orders_once_the_process_is_gone_and_leaving_asks_nothing() {
+    let mut state = running(80, 24);
+    state.settings.owned = true;
+    state.data(Data::Link(Link::Gone { pid: 7 }));
+    assert_eq!((state.liveness(), press(&mut state, " EAtmSy")), (Liveness::Gone, Vec::new()));
+    assert!(state.fresh_note().is_some_and(|(_, text)| text.contains("use the robot's own stop")));
+    assert_eq!(press(&mut state, "q"), [Effect::Leave]);
+}

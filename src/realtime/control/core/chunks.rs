@@ -4,7 +4,7 @@ use std::mem;
 use std::time::Duration;
 
 use super::{Core, End, Rejected, Sent, largest_difference};
-use crate::realtime::filter::{FarStart, FilterError, SafetyFilter, Start};
+use crate::realtime::filter::{FarStart, FilterError, Passed, SafetyFilter, Start};
 use crate::realtime::policy::Request;
 use crate::realtime::scheduler::{Action, Command, Event, Launch};
 use crate::realtime::worker::{Inference, Reply};
@@ -28,6 +28,7 @@ impl Core {
         match checked {
             Ok(inferred) => {
                 self.recorder.inference(latency, &inferred.timing);
+                self.latency = latency;
                 let [latency_ms, preprocess_ms, prefix_ms, denoise_ms, copy_ms] = [
                     latency,
                     inferred.timing.preprocess,
@@ -50,6 +51,7 @@ impl Core {
     fn reject(&mut self, now: Duration, chunk: u64, reason: String, actions: Vec<f32>) {
         self.recorder.rejected_chunk();
         self.scheduler.fail(chunk);
+        self.pending.take_if(|pending| *pending == chunk);
         self.tell_chunk(chunk, now, Phase::Discarded { reason: reason.clone() });
         self.say(now, Level::Error, format!("{reason}. Holding position."));
         if let Some(request) = self.asked.take_if(|_| chunk == self.flying.chunk) {
@@ -73,9 +75,11 @@ impl Core {
         self.flying.told.clear();
         self.flying.told.extend_from_slice(&request.state);
         self.asked_at = Some(now);
+        self.pending = Some(launch.chunk);
         self.asked = Some(request.clone());
         let overlap = launch.splice.map_or(0, |splice| splice - launch.tick);
         let phase = Phase::Launched { splice: self.number() + overlap, synchronous: launch.splice.is_none() };
+        self.flying.overlap = overlap;
         self.tell_chunk(launch.chunk, now, phase);
         inference.request(launch.chunk, request);
     }
@@ -92,6 +96,9 @@ impl Core {
         self.note_events(now);
         let sent = match acted {
             Acted::Sent(sent) => {
+                if sent.outside {
+                    self.complain_of_place(now);
+                }
                 let captured = self.used.captured;
                 Sent { image_age: captured.map(|captured| now.saturating_sub(captured)), ..sent }
             }
@@ -118,8 +125,11 @@ impl Core {
     fn far_start(&mut self, now: Duration, joint: usize, distance: f32, target: Vec<f32>) {
         let joint = self.filter.names().get(joint).cloned().unwrap_or_default();
         self.scheduler.reset();
+        self.give_up(now, "its first action is far from the arm");
         self.starting = true;
-        if let FarStart::Approach(_) = self.settings.filter.far_start {
+        if !self.filter.reaches(&target) {
+            self.hold("the first action is outside of limits.workspace".into(), false, now);
+        } else if let FarStart::Approach(_) = self.settings.filter.far_start {
             let text = format!("the first action is {distance:.2} from where {joint} stands: going there slowly");
             self.say(now, Level::Info, text);
             self.approach = Some(target);
@@ -139,22 +149,57 @@ impl Core {
             match event {
                 Event::Spliced { chunk, row, late, .. } => {
                     mem::swap(&mut self.used, &mut self.flying);
+                    self.pending.take_if(|pending| *pending == chunk);
                     self.spliced = true;
                     self.recorder.spliced(&self.used.told, &self.state.positions);
                     let state_error = largest_difference(&self.used.told, &self.state.positions);
                     let phase = Phase::Spliced { index: row as u32, late: late as u32, jump, state_error };
                     self.tell_chunk(chunk, now, phase);
+                    if late > 0 {
+                        self.complain_of_delay(now, chunk, late);
+                    }
                 }
                 Event::Missed { .. } => self.recorder.late_chunk(),
                 Event::Discarded { chunk, late } => {
                     self.recorder.discarded_chunk();
+                    self.pending.take_if(|pending| *pending == chunk);
                     let reason = format!(
                         "{late} ticks late: inference is slower than a chunk. Fewer denoising steps or cameras, a longer \
                          chunk, or a lower fps"
                     );
+                    self.complain(now, format!("chunk {chunk} is not used: {reason}"));
                     self.tell_chunk(chunk, now, Phase::Discarded { reason });
                 }
             }
+        }
+    }
+}
+
+impl Core {
+    /// An inference that took longer than was planned with.
+    fn complain_of_delay(&mut self, now: Duration, chunk: u64, late: u64) {
+        let planned = self.used.overlap as f64 * 1e3 / self.settings.schedule.fps;
+        let took = self.latency.as_secs_f64() * 1e3;
+        let text = format!(
+            "inference took {took:.0} ms, {planned:.0} ms were planned: chunk {chunk} began {late} ticks late. Fewer \
+             denoising steps (policy.num_steps), a lower control.fps or a faster device help"
+        );
+        self.complain(now, text);
+    }
+
+    /// A command that led the gripper out of its box.
+    fn complain_of_place(&mut self, now: Duration) {
+        let [x, y, z] = self.filter.gripper().unwrap_or_default();
+        let text = format!(
+            "the policy leads the gripper out of limits.workspace: it is held at {x:.3}, {y:.3}, {z:.3} m (forward, left, up)"
+        );
+        self.complain(now, text);
+    }
+
+    /// Gives up what was asked for: nobody waits for it any more.
+    pub(super) fn give_up(&mut self, now: Duration, reason: &str) {
+        if let Some(chunk) = self.pending.take() {
+            self.tell_chunk(chunk, now, Phase::Discarded { reason: reason.into() });
         }
     }
 }
@@ -185,7 +230,8 @@ fn act(filter: &mut SafetyFilter, action: Action<'_>, first: bool) -> Acted {
     }
     let origin = if action.continued { Origin::Continued } else { Origin::Fresh };
     let action = (action.chunk, action.step as u32);
-    Acted::Sent(Sent { origin: Some(origin), action: Some(action), clipped: passed.clipped, image_age: None })
+    let Passed { clipped, outside, .. } = passed;
+    Acted::Sent(Sent { origin: Some(origin), action: Some(action), clipped, outside, image_age: None })
 }
 
 /// Chunks of a rollout begin from different noise.

@@ -18,7 +18,7 @@ use crate::realtime::metrics::Recorder;
 use crate::realtime::policy::{Continuity, PolicyFacts, Request};
 use crate::realtime::scheduler::Scheduler;
 use crate::realtime::telemetry::Record;
-use crate::realtime::watchdog::{Observed, Verdict, Watchdog};
+use crate::realtime::watchdog::{Fault, Observed, Verdict, Watchdog, blank};
 use crate::realtime::worker::Inference;
 use crate::robot::{Features, Frame, JointState, Limits, Robot, RobotError};
 use crate::track::event::Level;
@@ -58,6 +58,8 @@ struct Behind {
     /// The oldest image.
     captured: Option<Duration>,
     told: Vec<f32>,
+    /// Ticks from its launch to its planned begin.
+    overlap: u64,
 }
 
 /// Images that a camera gave in the last second.
@@ -83,12 +85,14 @@ struct Sent {
     origin: Option<Origin>,
     action: Option<(u64, u32)>,
     clipped: u32,
+    /// The action led the gripper out of its workspace.
+    outside: bool,
     image_age: Option<Duration>,
 }
 
 impl Sent {
     /// The arm is not under the policy.
-    const IDLE: Sent = Sent { origin: None, action: None, clipped: 0, image_age: None };
+    const IDLE: Sent = Sent { origin: None, action: None, clipped: 0, outside: false, image_age: None };
 }
 
 /// The loop's state.
@@ -97,6 +101,7 @@ pub struct Core {
     robot_name: String,
     horizon: usize,
     cameras: Vec<usize>,
+    camera_names: Vec<String>,
     scheduler: Scheduler,
     filter: SafetyFilter,
     watchdog: Watchdog,
@@ -114,10 +119,15 @@ pub struct Core {
     frames: Vec<Option<Frame>>,
     asked: Option<Request>,
     asked_at: Option<Duration>,
+    /// The chunk that was asked for and neither began nor was given up.
+    pending: Option<u64>,
     flying: Behind,
     used: Behind,
     continued: bool,
     spliced: bool,
+    /// Of the newest chunk.
+    latency: Duration,
+    complained: Option<Duration>,
     rejected: Option<Rejected>,
     heartbeat: Duration,
     last_sent: Option<Duration>,
@@ -167,16 +177,20 @@ impl Core {
             frames: Vec::with_capacity(names.len()),
             asked: None,
             asked_at: None,
+            pending: None,
             flying: behind.clone(),
             used: behind,
             continued: false,
             spliced: false,
+            latency: Duration::ZERO,
+            complained: None,
             rejected: None,
             heartbeat: Duration::ZERO,
             last_sent: None,
             status_due: Duration::ZERO,
             thumbnails_due: Duration::ZERO,
             rates: vec![Rate::default(); names.len()],
+            camera_names: names,
             end: None,
             outbox: Vec::with_capacity(RECORDS),
             settings,
@@ -198,9 +212,16 @@ impl Core {
     /// The arm moves from the next tick on, from where it stands.
     pub fn arm(&mut self) {
         self.scheduler.reset();
+        self.pending = None;
         self.watchdog.forgive();
         (self.arm, self.reason, self.watched) = (ArmState::Armed, None, false);
         (self.starting, self.approach, self.asked_at) = (true, None, None);
+    }
+
+    /// Nothing moves yet, and why: told like a tick's state, so that whoever watches knows that somebody is there.
+    pub fn wait(&mut self, reason: &Arc<str>, now: Duration) {
+        self.reason = Some(Arc::clone(reason));
+        self.tell_state(now);
     }
 
     /// Whether there is an image of every camera that the policy needs.
@@ -211,6 +232,15 @@ impl Core {
     /// The first camera, by its number, that the policy needs and that gave no image yet.
     pub fn blind(&self) -> Option<usize> {
         self.cameras.iter().copied().find(|&camera| self.frame(camera).is_none())
+    }
+
+    /// The first camera that the policy needs whose image shows nothing, with the image's lowest and highest value.
+    pub fn capped(&self) -> Option<Fault> {
+        self.cameras.iter().find_map(|&camera| {
+            let [low, high] = blank(&self.frame(camera)?.image)?;
+            let camera = self.camera_names.get(camera).cloned().unwrap_or_default();
+            Some(Fault::CameraBlank { camera, low, high })
+        })
     }
 
     /// A request on what is seen now, as at a launch with the measured state: for warming up.
@@ -346,8 +376,8 @@ impl Core {
             }
             Verdict::Hold(fault) if self.arm == ArmState::Armed => self.hold(fault.to_string(), true, now),
             Verdict::Well if self.arm == ArmState::Holding && self.watched && self.settings.recover => {
-                self.say(now, Level::Info, "what held the arm is over: it moves on".into());
                 self.arm();
+                self.say(now, Level::Info, "armed again: what held the arm is over".into());
             }
             _ if self.arm == ArmState::Armed && self.is_alone(now) => {
                 self.hold("no sign of the operator".into(), false, now)

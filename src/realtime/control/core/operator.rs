@@ -11,6 +11,7 @@ use crate::track::telemetry::{ArmState, Steer};
 
 /// Largest difference of a joint between state and command with which a held arm is armed again.
 const ARM_ERROR: f32 = 0.1;
+const EMERGENCY: &str = "emergency stop: the arm obeys nothing and may sink";
 
 impl Core {
     /// What an operator asked for.
@@ -23,17 +24,21 @@ impl Core {
             Steer::Hold => {}
             Steer::EmergencyStop => {
                 robot.emergency_stop()?;
-                self.hold("emergency stop".into(), false, now);
+                self.stand(EMERGENCY.into(), false, now);
+                self.say(now, Level::Warn, EMERGENCY.into());
                 self.arm = ArmState::EmergencyStopped;
             }
             Steer::Arm { robot: name } => self.rearm(name, robot, now)?,
             Steer::Mode { mode } => match mode.parse::<Mode>() {
                 Ok(Mode::RtcTrained) if self.scheduler.settings().rtc_trained_delay == 0 => {
-                    let text = "not switched to rtc-trained: this checkpoint was not trained for it";
+                    let text = "mode refused: this checkpoint was not trained for rtc-trained";
                     self.say(now, Level::Warn, text.into());
                 }
-                Ok(mode) => self.scheduler.set_mode(mode),
-                Err(error) => self.say(now, Level::Warn, error.to_string()),
+                Ok(mode) => {
+                    self.scheduler.set_mode(mode);
+                    self.say(now, Level::Info, format!("mode {mode} from the next chunk on"));
+                }
+                Err(error) => self.say(now, Level::Warn, format!("mode refused: {error}")),
             },
             Steer::Record { on } => self.recording = *on,
             Steer::Stop => self.end = Some(End::Stopped),
@@ -47,27 +52,38 @@ impl Core {
             return Ok(());
         }
         if name != self.robot_name {
-            self.say(now, Level::Warn, format!("not armed: the robot's name is {}, not {name:?}", self.robot_name));
+            self.say(now, Level::Warn, format!("arm refused: the robot's name is {}, not {name:?}", self.robot_name));
             return Ok(());
         }
         if self.arm == ArmState::EmergencyStopped {
             robot.connect()?;
             self.begin(robot, now)?;
         }
+        if let Some(fault) = self.capped() {
+            self.say(now, Level::Warn, format!("arm refused: {fault}"));
+            return Ok(());
+        }
         let error = largest_difference(&self.state.positions, self.filter.command());
         if error > ARM_ERROR {
-            let text = format!("not armed: a joint is {error:.3} from its command, at most {ARM_ERROR} is allowed");
+            let text = format!("arm refused: a joint is {error:.3} from its command, at most {ARM_ERROR} is allowed");
             self.say(now, Level::Warn, text);
             return Ok(());
         }
         self.heartbeat = now;
         self.arm();
+        self.say(now, Level::Info, "armed by the operator".into());
         Ok(())
     }
 
     pub(super) fn hold(&mut self, reason: String, watched: bool, now: Duration) {
         self.say(now, Level::Warn, format!("holding position: {reason}"));
+        self.stand(reason, watched, now);
+    }
+
+    /// The policy commands nothing any more.
+    fn stand(&mut self, reason: String, watched: bool, now: Duration) {
         self.scheduler.reset();
+        self.give_up(now, "the arm was held");
         (self.arm, self.reason, self.watched) = (ArmState::Holding, Some(reason.into()), watched);
         (self.approach, self.asked_at, self.continued) = (None, None, false);
     }

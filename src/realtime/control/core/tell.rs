@@ -10,6 +10,8 @@ use crate::track::telemetry::{Chunk, Message, Origin, Phase};
 
 const STATUS_PERIOD: Duration = Duration::from_millis(100);
 const THUMBNAIL_PERIOD: Duration = Duration::from_millis(500);
+/// Between two complaints of the same kind: a machine that is too slow is so all the time.
+const COMPLAINT_PERIOD: Duration = Duration::from_secs(5);
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 
 impl Core {
@@ -22,6 +24,14 @@ impl Core {
     /// Tells a person something.
     pub fn say(&mut self, now: Duration, level: Level, text: String) {
         self.tell(Record::Message(Message::Event { time: now.as_secs_f64(), level, text }));
+    }
+
+    /// Tells a person what goes wrong now and then, not each time.
+    pub fn complain(&mut self, now: Duration, text: String) {
+        if self.complained.is_none_or(|before| now.saturating_sub(before) >= COMPLAINT_PERIOD) {
+            self.complained = Some(now);
+            self.say(now, Level::Warn, text);
+        }
     }
 
     pub(super) fn account(&mut self, now: Duration, missed: u32, sent: Sent) {

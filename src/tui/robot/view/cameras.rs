@@ -66,7 +66,8 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
         return frame.render_widget(Paragraph::new("no camera").style(theme.grey()), area);
     }
     if !drawable(state) || area.height < 3 {
-        let lines: Vec<Line> = cameras.iter().map(|(name, age, hz)| words(state, name, *age, *hz)).collect();
+        let lines: Vec<Line> =
+            cameras.iter().map(|(name, age, hz)| words(state, name, *age, *hz, usize::from(area.width))).collect();
         return frame.render_widget(Paragraph::new(lines), area);
     }
     for ((name, age, hz), (image, below)) in cameras.iter().zip(places(state, area)) {
@@ -79,7 +80,7 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
             }
             None => frame.render_widget(Paragraph::new("no image yet").style(theme.grey()), image),
         }
-        frame.render_widget(Paragraph::new(words(state, name, *age, *hz)), below);
+        frame.render_widget(Paragraph::new(words(state, name, *age, *hz, usize::from(below.width))), below);
     }
 }
 
@@ -99,16 +100,26 @@ fn reduce(frame: &mut Frame, area: Rect) {
     }
 }
 
-/// `wrist 30 Hz 12 ms`, `front FROZEN 3 s`.
-fn words(state: &State, name: &str, age: Option<f64>, hz: f64) -> Line<'static> {
+/// `wrist 30 Hz, 20 ms ago`, `front FROZEN 3 s`: the longest form that there is room for.
+fn words(state: &State, name: &str, age: Option<f64>, hz: f64, width: usize) -> Line<'static> {
     let theme = state.theme();
-    let (text, style) = match age {
-        None => ("no image yet".to_owned(), theme.grey()),
+    let (forms, style) = match age {
+        None => (vec!["no image yet".to_owned(), "no image".into()], theme.grey()),
         Some(age) if age > FROZEN_MS => {
-            (format!("FROZEN {}", format::age(age / 1e3)), theme.orange().patch(theme.strong()))
+            let age = format::age(age / 1e3);
+            (vec![format!("FROZEN {age}"), "FROZEN".into()], theme.orange().patch(theme.strong()))
         }
         // By tens: the last digit of an age says nothing and changes with every look.
-        Some(age) => (format!("{hz:.0} Hz, {:.0} ms ago", (age / 10.0).ceil() * 10.0), value_style(state)),
+        Some(age) => {
+            let age = (age / 10.0).ceil() * 10.0;
+            let forms =
+                vec![format!("{hz:.0} Hz, {age:.0} ms ago"), format!("{hz:.0} Hz {age:.0} ms"), format!("{age:.0} ms")];
+            (forms, value_style(state))
+        }
     };
-    Line::from(vec![Span::styled(format!("{name} "), theme.grey()), Span::styled(text, style)])
+    let name_width = name.chars().count() + 1;
+    let fitting = forms.iter().find(|form| name_width + form.chars().count() <= width);
+    let text = fitting.or(forms.last()).cloned().unwrap_or_default();
+    let name = if name_width + text.chars().count() <= width { format!("{name} ") } else { String::new() };
+    Line::from(vec![Span::styled(name, theme.grey()), Span::styled(text, style)])
 }

@@ -13,9 +13,9 @@ use ratatui::widgets::Paragraph;
 
 use super::pulse::period_ms;
 use super::value_style;
-use crate::track::telemetry::Origin;
+use crate::track::telemetry::{ArmState, Origin};
 use crate::tui::capability::Glyphs;
-use crate::tui::robot::history::{Life, quantile};
+use crate::tui::robot::history::{Discard, Life, quantile};
 use crate::tui::robot::state::State;
 use crate::tui::view::plot::round_up;
 
@@ -185,6 +185,9 @@ impl Queue {
 fn queue_state(state: &State) -> Option<(String, bool)> {
     let queue = queue(state)?;
     let (history, at) = state.shown();
+    if history.status_at(at).is_some_and(|s| s.arm != ArmState::Armed) {
+        return None;
+    }
     let period = period_ms(state);
     let left = queue.left();
     let mut words = Vec::new();
@@ -231,7 +234,7 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
         below.insert(0, scale(state, width, &queue));
     }
     if height >= 8 {
-        below.push(legend(state));
+        below.push(legend(state, usize::from(area.width)));
     }
     let rows = height.saturating_sub(below.len());
     let ruler = Ruler::new(queue.now, span(&queue), width);
@@ -261,15 +264,14 @@ fn marks(state: &State, queue: &Queue, ruler: &Ruler) -> Vec<(u64, Vec<Mark>)> {
     for life in &queue.lives {
         let number = life.number;
         if let Some(launch) = life.launched {
-            let done = life.arrived.map(|a| a.tick).or(life.discarded.as_ref().map(|_| launch.tick.saturating_add(1)));
+            let done = life.arrived.map(|a| a.tick).or(life.discarded.as_ref().map(|d| d.tick));
             put(number, ruler.columns(launch.tick, done.unwrap_or(queue.now.saturating_add(1))), Mark::Inferring);
             if life.spliced.is_none() && life.discarded.is_none() {
                 let begins = launch.splice.max(queue.now);
                 put(number, ruler.columns(launch.splice, queue.now), Mark::Late);
                 put(number, ruler.columns(begins, begins.saturating_add(queue.execute)), Mark::Planned);
             }
-            if life.discarded.is_some() {
-                let end = done.unwrap_or(launch.tick);
+            if let Some(Discard { tick: end, .. }) = life.discarded {
                 put(number, ruler.columns(end, end.saturating_add(1)), Mark::Dropped);
             }
         }
@@ -360,13 +362,19 @@ fn queue_line(state: &State) -> Line<'static> {
     }
 }
 
-fn legend(state: &State) -> Line<'static> {
-    let each = Mark::LEGEND.iter().flat_map(|(mark, word)| {
+/// As many marks as there is room for.
+fn legend(state: &State, width: usize) -> Line<'static> {
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for (mark, word) in Mark::LEGEND {
+        used += word.len() + 4;
+        // The blanks behind the last need no room.
+        if used > width + 2 {
+            break;
+        }
         let character = mark.character(state.settings.glyphs);
-        [
-            Span::styled(character.to_string(), mark.style(state)),
-            Span::styled(format!(" {word}  "), state.theme().grey()),
-        ]
-    });
-    Line::from(each.collect::<Vec<_>>())
+        spans.push(Span::styled(character.to_string(), mark.style(state)));
+        spans.push(Span::styled(format!(" {word}  "), state.theme().grey()));
+    }
+    Line::from(spans)
 }

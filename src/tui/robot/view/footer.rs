@@ -6,6 +6,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use crate::track::event::Level;
+use crate::track::telemetry::{ArmState, TELEMETRY_FILE};
 use crate::tui::format;
 use crate::tui::robot::keymap::{BINDINGS, STOPS};
 use crate::tui::robot::overlay::Overlay;
@@ -20,8 +21,12 @@ const BAD_ORDER_S: f64 = 60.0;
 /// How long a warning of the robot's side stays in sight.
 const EVENT_S: f64 = 10.0;
 
-/// The one message that matters most now. A fresh order goes before all: whoever pressed a stop wants to know.
+/// The one message that matters most now. While anybody takes orders a fresh one goes before all: whoever pressed a stop
+/// wants to know.
 pub fn message(state: &State) -> (Level, String) {
+    if state.liveness() == Liveness::Gone {
+        return (Level::Error, format!("{}. f looks back, q leaves", gone_words(state)));
+    }
     if let Some(order) = fresh_order(state) {
         return order;
     }
@@ -29,7 +34,7 @@ pub fn message(state: &State) -> (Level, String) {
         return (Level::Error, lost(state, age));
     }
     if let Some(ended) = &state.live.ended {
-        let report = ended.report.as_ref().map(|r| format!("; report: {r}")).unwrap_or_default();
+        let report = ended.report.as_ref().map(|r| format!("; report: {}", state.place(r))).unwrap_or_default();
         return (Level::Info, format!("ended: {}{report}; f looks back, q leaves", ended.outcome));
     }
     if let Some(frozen) = &state.frozen {
@@ -49,11 +54,18 @@ pub fn message(state: &State) -> (Level, String) {
     if let (Liveness::Waiting, Link::Down { reason, .. }) = (state.liveness(), &state.link) {
         return (Level::Info, format!("waiting for the robot: {}", format::clean(reason)));
     }
-    let holding = state.newest().and_then(|s| s.reason.as_ref());
+    let holding = state.newest().filter(|s| s.arm != ArmState::Armed).and_then(|s| s.reason.as_ref());
     if let Some(reason) = holding {
         return (Level::Info, reason.clone());
     }
     standing(state)
+}
+
+/// What a rollout that died means for whoever stands beside the arm.
+pub fn gone_words(state: &State) -> String {
+    let pid = if let Link::Gone { pid } = state.link { pid } else { 0 };
+    let what = "was killed or crashed: the arm got no orderly end. Use its own stop";
+    format!("GONE: process {pid} {what}. What it told is in {}", state.place(TELEMETRY_FILE))
 }
 
 /// What is said when nothing else is.
@@ -90,7 +102,10 @@ fn lost(state: &State, age: f64) -> String {
 /// The newest warning or error of the robot's side, while it is fresh.
 fn warning(state: &State) -> Option<(Level, String)> {
     let (history, at) = state.shown();
-    let said = history.events_at(at).take_while(|e| at - e.time < EVENT_S).find(|e| e.level != Level::Info)?;
+    // What was wrong before the arm was armed again is over.
+    let armed = history.armed_since(at);
+    let fresh = |time: f64| at - time < EVENT_S && armed.is_none_or(|armed| time >= armed);
+    let said = history.events_at(at).take_while(|e| fresh(e.time)).find(|e| e.level != Level::Info)?;
     Some((said.level, said.text.clone()))
 }
 

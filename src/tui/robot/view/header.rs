@@ -7,7 +7,6 @@ use ratatui::widgets::Paragraph;
 
 use crate::track::telemetry::ArmState;
 use crate::tui::format;
-use crate::tui::robot::orders::arm_words;
 use crate::tui::robot::source::Link;
 use crate::tui::robot::state::{Liveness, State};
 
@@ -19,6 +18,7 @@ pub fn link_words(state: &State) -> String {
         Liveness::Alive(age) if age < 1.0 => format!("{} {way}<1 s", state.theme().dot()),
         Liveness::Alive(age) => format!("{} {way}{}", state.theme().dot(), format::age(age)),
         Liveness::Lost(age) => format!("x LINK LOST {}", format::age(age)),
+        Liveness::Gone => "x GONE".into(),
         Liveness::Ended => "- ended".into(),
     }
 }
@@ -33,7 +33,7 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     }
     if let Some(status) = status {
         right.push(format!("mode {}", status.mode.to_uppercase()));
-        right.push(arm_words(status.arm).into());
+        right.push(state.arm_words(status).into());
         right.extend(status.recording.then(|| "REC".to_owned()));
     }
     let right_text = format!("{}  ", right.join("  "));
@@ -52,19 +52,16 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     }
     let left = format!(" {}", left.join("  "));
     let gap = usize::from(area.width).saturating_sub(left.chars().count() + right_width);
-    let armed = status.is_some_and(|s| s.arm == ArmState::Armed);
+    let armed = status.is_some_and(|s| s.arm == ArmState::Armed) && matches!(state.liveness(), Liveness::Alive(_));
     let life_style = match state.liveness() {
         Liveness::Alive(_) => theme.blue(),
         Liveness::Ended | Liveness::Waiting => theme.grey(),
-        Liveness::Lost(_) => theme.orange(),
+        Liveness::Lost(_) | Liveness::Gone => theme.orange(),
     };
     let line = Line::from(vec![
         Span::styled(left, theme.strong()),
         Span::raw(" ".repeat(gap)),
-        Span::styled(
-            right_text,
-            if armed && !state.is_stale() { theme.blue().patch(theme.strong()) } else { theme.strong() },
-        ),
+        Span::styled(right_text, if armed { theme.blue().patch(theme.strong()) } else { theme.strong() }),
         Span::styled(life, life_style),
     ]);
     frame.render_widget(Paragraph::new(line), area);

@@ -10,7 +10,7 @@ use crate::tui::capability::Glyphs;
 use crate::tui::robot::state::State;
 
 /// Columns beside the bar: name, value, command, error and a word.
-const BESIDE: usize = 50;
+const BESIDE: usize = 52;
 const NAME: usize = 9;
 
 pub fn render(state: &State, frame: &mut Frame, area: Rect) {

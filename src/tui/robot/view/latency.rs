@@ -13,6 +13,10 @@ use crate::tui::view::plot::round_up_finely;
 
 /// Inferences that the histogram counts: about the last minute of them.
 const RECENT: usize = 300;
+/// Inferences whose parts are averaged.
+const PARTS: usize = 20;
+/// With fewer rows the histogram needs them all.
+const ROOMY: u16 = 10;
 
 /// What an inference may take, in control ticks: the overlap that the next launch plans with, or without one, the actions
 /// that are executed of a chunk.
@@ -31,6 +35,9 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     let recent = all.get(all.len().saturating_sub(RECENT)..).unwrap_or_default();
     let budget = budget_ticks(state).map(|(ticks, overlap)| (f64::from(ticks) * period_ms(state), ticks, overlap));
     let mut lines = words(state, recent, budget);
+    if area.height >= ROOMY {
+        lines.extend(parts(state));
+    }
     let rows = usize::from(area.height).saturating_sub(lines.len());
     let of_interest = || recent.iter().copied().chain(budget.map(|(ms, ..)| ms));
     let lowest = of_interest().fold(f64::INFINITY, f64::min);
@@ -72,6 +79,20 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
 
 fn label(ms: f64) -> String {
     if ms >= 10_000.0 { format!("{:.1} s", ms / 1e3) } else { format!("{ms:.0}") }
+}
+
+/// Where the time of the last inferences went, milliseconds on average.
+fn parts(state: &State) -> Option<Line<'static>> {
+    let (history, at) = state.shown();
+    let parts: Vec<[f64; 4]> =
+        history.chunks_at(at).filter_map(|life| life.arrived).map(|a| a.parts_ms).take(PARTS).collect();
+    let mean = |part: usize| {
+        let sum: f64 = parts.iter().filter_map(|all| all.get(part)).sum();
+        format!("{:.0}", sum / parts.len() as f64)
+    };
+    let names = ["images", "prefix", "denoise", "copy"];
+    let words: Vec<String> = names.iter().enumerate().map(|(part, name)| format!("{name} {}", mean(part))).collect();
+    (!parts.is_empty()).then(|| Line::styled(format!("{} ms", words.join("  ")), state.theme().grey()))
 }
 
 /// The lines below the histogram.

@@ -11,15 +11,16 @@ mod pulse;
 
 pub use cameras::prepare as prepare_images;
 pub use chunks::queue_words;
+pub use footer::gone_words;
 pub use header::link_words;
 pub use pulse::jitter_words;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout as Split, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::widgets::{Paragraph, Wrap};
 
-use super::orders::arm_words;
+use super::action::Action;
 use super::state::{Pane, State};
 use crate::tui::theme;
 use crate::tui::view::{above_hints, framed, pack};
@@ -80,8 +81,10 @@ fn tabs(state: &State, body: Rect) -> Vec<(Pane, Rect)> {
 }
 
 fn full(body: Rect) -> Vec<(Pane, Rect)> {
+    // What a larger screen has more goes to the images first: more than a few chunks are never of interest.
+    let top = 13 + body.height.saturating_sub(37) / 2;
     let [top, middle, bottom] =
-        Split::vertical([Constraint::Length(13), Constraint::Min(8), Constraint::Length(11)]).areas(body);
+        Split::vertical([Constraint::Length(top), Constraint::Min(8), Constraint::Length(11)]).areas(body);
     let [pulse, latency, cameras] =
         Split::horizontal([Constraint::Length(36), Constraint::Percentage(36), Constraint::Min(0)]).areas(top);
     let [joints, events] = Split::horizontal([Constraint::Percentage(58), Constraint::Min(0)]).areas(bottom);
@@ -145,7 +148,7 @@ fn events(state: &State, frame: &mut Frame, area: Rect) {
     if lines.is_empty() {
         return frame.render_widget(Paragraph::new("none yet").style(state.theme().grey()), area);
     }
-    frame.render_widget(Paragraph::new(lines), area);
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
 }
 
 /// Events up to the moment shown, newest first.
@@ -167,11 +170,11 @@ fn text(state: &State, frame: &mut Frame, area: Rect) {
         parts.push("Esc: dialog".to_owned());
     }
     match state.newest() {
-        Some(status) => parts.push(format!("{} {}", arm_words(status.arm), status.mode)),
+        Some(status) => parts.push(format!("{} {}", state.arm_words(status), status.mode)),
         None => parts.push("no word yet".into()),
     }
     parts.push(link_words(state));
-    if !state.settings.read_only {
+    if Action::Hold.obstacle(state).is_none() {
         parts.push("SPACE hold".into());
         parts.push("E e-stop".into());
     }

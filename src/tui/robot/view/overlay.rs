@@ -82,7 +82,8 @@ fn palette(state: &State, frame: &mut Frame, area: Rect, text: &str, selected: u
     let theme = state.theme();
     let commands = keymap::commands(text);
     let rows = commands.len().min(12);
-    let inner = boxed(&theme, frame, area, "Command", DIALOG, rows as u16 + 1);
+    let width = LIST.min(area.width.saturating_sub(4));
+    let inner = boxed(&theme, frame, area, "Command", width, rows as u16 + 1);
     let mut lines = vec![Line::raw(format!(":{text}_"))];
     // The chosen line stays in view.
     let first = selected.saturating_sub(rows.saturating_sub(1));
@@ -93,7 +94,7 @@ fn palette(state: &State, frame: &mut Frame, area: Rect, text: &str, selected: u
         let key = command.key.map(|key| key.label()).unwrap_or_default();
         lines.push(Line::from(vec![
             Span::styled(format!("{name:<18}"), style),
-            Span::styled(format!(" {key:<9}"), theme.blue()),
+            Span::styled(format!(" {key:<10}"), theme.blue()),
             Span::styled(command.help, theme.grey()),
         ]));
     }

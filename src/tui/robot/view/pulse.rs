@@ -25,8 +25,9 @@ pub struct Pulse {
 pub fn pulse(state: &State) -> Pulse {
     let (history, at) = state.shown();
     let wanted = period_ms(state);
-    let jitter = || history.ticks_between(at - MINUTE_S, at).map(|t| (t.period_ms - wanted).abs());
-    let last: Vec<f64> = history.ticks_between(at - 1.0, at).map(|t| t.period_ms).collect();
+    let periods = |from: f64| history.ticks_between(from, at).map(|t| t.period_ms).filter(|ms| *ms > 0.0);
+    let jitter = || periods(at - MINUTE_S).map(|ms| (ms - wanted).abs());
+    let last: Vec<f64> = periods(at - 1.0).collect();
     let mean = last.iter().sum::<f64>() / last.len() as f64;
     Pulse {
         rate: (mean > 0.0 && mean.is_finite()).then(|| 1e3 / mean),
@@ -40,6 +41,13 @@ pub fn pulse(state: &State) -> Pulse {
 pub fn period_ms(state: &State) -> f64 {
     let fps = state.hello().map(|h| h.fps).filter(|fps| fps.is_finite() && *fps > 0.0);
     1e3 / fps.unwrap_or(30.0)
+}
+
+/// Ticks by which the latest chunk of the last minute was late.
+fn worst_delay(state: &State) -> Option<u32> {
+    let (history, at) = state.shown();
+    let splices = history.chunks_at(at).filter_map(|life| life.spliced).filter(|splice| at - splice.time < MINUTE_S);
+    splices.map(|splice| splice.late).max().filter(|late| *late > 0)
 }
 
 fn milliseconds(value: Option<f64>) -> String {
@@ -77,7 +85,9 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     if let Some(s) = history.status_at(at) {
         lines.push(row("ticks", format!("held {}  continued {}", s.held_ticks, s.continued_ticks), value));
         let style = if s.late_chunks + s.rejected_chunks > 0 { attention } else { value };
-        lines.push(row("chunks", format!("late {}  rejected {}", s.late_chunks, s.rejected_chunks), style));
+        let worst = worst_delay(state).map(|ticks| format!(" max {ticks}")).unwrap_or_default();
+        let text = format!("late {}{worst}  rejected {}", s.late_chunks, s.rejected_chunks);
+        lines.push(row("chunks", text, style));
         let clipped = row("clipped", format!("{} ticks", s.clipped_ticks), value);
         let task = s.task_state.as_ref().map(|task| row("task", task.clone(), value));
         // The task where there is room for one line more only.
@@ -103,7 +113,8 @@ fn sparkline(state: &State, width: usize) -> String {
     let slice = MINUTE_S / width.max(1) as f64;
     let newest = (at / slice).floor();
     let mut tallest = vec![None::<f64>; width];
-    for tick in history.ticks_between(at - MINUTE_S, at) {
+    // A rollout's first tick has none before it.
+    for tick in history.ticks_between(at - MINUTE_S, at).filter(|t| t.period_ms > 0.0) {
         let back = newest - (tick.time / slice).floor();
         let place = (0.0..width as f64).contains(&back).then(|| width - 1 - back as usize);
         if let Some(slot) = place.and_then(|place| tallest.get_mut(place)) {

@@ -105,6 +105,43 @@ fn a_lost_link_covers_nothing_and_is_not_overlooked() {
 }
 
 #[test]
+fn a_dead_process_is_named_and_nothing_is_shown_as_current() {
+    let mut state = running(80, 24);
+    state.settings.run_dir = Some("outputs/r".into());
+    state.settings.color = ColorLevel::Ansi256;
+    state.data(Data::Link(Link::Gone { pid: 4711 }));
+    let screen = text(&mut state);
+    assert!(screen.lines().next().unwrap().ends_with("mode VLASH  GONE  x GONE"), "{screen}");
+    assert!(screen.contains("x GONE: process 4711 was killed or crashed"), "{screen}");
+    assert!(screen.contains("outputs/r/telemetry.jsonl") && !screen.contains("SPACE"), "{screen}");
+    assert!(!styled_rows(&draw(&mut state)).contains("Indexed(33)"));
+}
+
+#[test]
+fn an_end_says_where_the_report_lies_and_no_longer_that_the_arm_is_armed() {
+    let mut state = running(80, 24);
+    state.settings.run_dir = Some("outputs/r".into());
+    hear(&mut state, Message::Ended { time: 99.0, outcome: "placed".into(), report: Some("report.md".into()) });
+    let screen = text(&mut state);
+    assert!(screen.lines().next().unwrap().ends_with("mode VLASH  ENDED  - ended"), "{screen}");
+    assert!(screen.contains("ended: placed; report: outputs/r/report.md; f looks back, q leaves"), "{screen}");
+    state.size = Size::new(30, 6);
+    assert!(!text(&mut state).contains("SPACE"));
+}
+
+#[test]
+fn what_held_the_arm_is_over_when_it_is_armed_again_and_a_held_arm_waits_for_no_chunk() {
+    let mut state = running(80, 24);
+    hear(&mut state, event(1011, Level::Warn, "holding position: the operator holds it"));
+    let mut say = |tick, arm| hear(&mut state, Message::Status(Status { arm, ..status(tick) }));
+    say(1012, ArmState::Holding);
+    say(1015, ArmState::Armed);
+    assert!(!super::footer::message(&state).1.contains("holding"));
+    hear(&mut state, Message::Status(Status { arm: ArmState::Holding, ..status(1018) }));
+    assert!(super::footer::message(&state).1.contains("holding") && super::queue_words(&state).is_none());
+}
+
+#[test]
 fn a_frozen_camera_is_named_in_words() {
     let mut state = running(120, 40);
     hear(&mut state, Message::Status(Status { camera_age_ms: vec![Some(3200.0), None], ..status(1101) }));
