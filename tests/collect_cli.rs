@@ -162,6 +162,8 @@ fn contradictions_are_refused_before_anything_is_written() {
     for (arguments, expected) in [
         (&["--mode", "vlash"][..], "the expert plays without chunks"),
         (&["--source", "box", "--noise", "1"], "only the expert"),
+        (&["--source", "box", "--lead", "box"], "only the expert"),
+        (&["--lead", "nowhere"], "--lead nowhere: neither box nor a checkpoint"),
         (&["--source", "exprt"], "neither expert nor box nor a checkpoint"),
         (&["--variant", "mixd"], "did you mean mixed?"),
         (&["--images", "h265"], "did you mean h264?"),

@@ -181,7 +181,7 @@ fn nothing_is_armed_with_a_camera_that_shows_nothing_and_in_motion_it_holds() {
         run(&mut arm, Box::new(Swing::new()), &rollout, &clock, None, &asked, &mut Hooks::default()).unwrap_err();
     let RolloutError::Blank(fault) = &error else { panic!("{error}") };
     assert!(fault.to_string().starts_with("camera front: its images show nothing"), "{fault}");
-    assert!(arm.sent.is_empty() && arm.exit == Some(Exit::Hold));
+    assert!(arm.sent.is_empty() && arm.disconnected == 1);
 
     let mut bench = Bench::new(settings(Mode::Vlash), Swing::new());
     bench.ticks(30);

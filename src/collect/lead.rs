@@ -80,3 +80,63 @@ fn infer(
     };
     Ok(policy.infer(&request)?.actions)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::realtime::policy::{Inferred, PolicyFacts, Timing};
+    use crate::robot::sim::world::FPS;
+    use crate::robot::sim::{Setup, Variant};
+
+    /// Radians a tick.
+    const STEP: f32 = 0.004;
+
+    /// Turns joint 1 evenly from the state that it is told.
+    struct Turning(PolicyFacts);
+
+    impl ChunkPolicy for Turning {
+        fn facts(&self) -> &PolicyFacts {
+            &self.0
+        }
+
+        fn infer(&mut self, request: &Request) -> Result<Inferred, InferError> {
+            assert_eq!(request.images.len(), 2);
+            let row = |step: usize| {
+                let mut action = request.state.clone();
+                action[0] += STEP * (step + 1) as f32;
+                action
+            };
+            Ok(Inferred { actions: (0..32).flat_map(row).collect(), timing: Timing::default() })
+        }
+    }
+
+    fn led(seed: u64) -> (f32, f64) {
+        let facts = PolicyFacts {
+            horizon: 32,
+            action_dim: 7,
+            state_dim: 7,
+            joints: None,
+            cameras: vec!["front".into(), "wrist".into()],
+            trained_delay: 12,
+            rtc_trained_delay: 0,
+            action_range: None,
+        };
+        let mut world = World::new(&Setup { variant: Variant::Static, seed });
+        let from = world.joints()[0];
+        by_policy(&mut world, seed, &mut Turning(facts)).unwrap();
+        (world.joints()[0] - from, world.time() * FPS)
+    }
+
+    /// Whatever delay and number of actions are drawn: no tick without an action, and each continues the one before.
+    #[test]
+    fn it_leads_without_a_pause_and_the_same_way_again() {
+        let ways: Vec<_> = (0..12).map(led).collect();
+        for (seed, (turned, ticks)) in ways.iter().enumerate() {
+            assert!((1.0..160.0).contains(ticks), "seed {seed}: {ticks} ticks");
+            assert!((turned - STEP * *ticks as f32).abs() < 1e-3, "seed {seed}: {turned} rad in {ticks} ticks");
+        }
+        assert_eq!(ways, (0..12).map(led).collect::<Vec<_>>());
+        let longest = ways.iter().map(|(_, ticks)| *ticks).fold(0.0, f64::max);
+        assert!(longest > 60.0, "at most {longest} ticks");
+    }
+}

@@ -41,7 +41,7 @@ fn the_box_holds_a_policy_of_the_simulated_arm() {
     let policy = open(&options()).unwrap();
     let facts = policy.facts();
     let dims = (facts.horizon, facts.action_dim, facts.state_dim, facts.trained_delay);
-    assert_eq!(dims, (32, 7, 7, 8));
+    assert_eq!(dims, (32, 7, 7, 12));
     assert_eq!(facts.cameras, ["front", "wrist"]);
     let joints = facts.joints.as_ref().unwrap();
     assert_eq!((joints.len(), joints[0].as_str(), joints[6].as_str()), (7, "joint_1.pos", "gripper.pos"));
