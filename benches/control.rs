@@ -26,7 +26,11 @@ fn main() {
     control.expected_ticks = (seconds * 30 + 30) as usize;
     let settings = RolloutSettings {
         duration: Some(Duration::from_secs(seconds)),
-        priority: Priority { fifo: given(2).and_then(|priority| u8::try_from(priority).ok()), lock_memory: true },
+        priority: Priority {
+            fifo: given(2).and_then(|priority| u8::try_from(priority).ok()),
+            lock_memory: true,
+            own_core: true,
+        },
         spin: Duration::from_micros(given(1).unwrap_or(0)),
         ..RolloutSettings::new(control)
     };
