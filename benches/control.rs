@@ -29,7 +29,7 @@ fn main() {
         priority: Priority {
             fifo: given(2).and_then(|priority| u8::try_from(priority).ok()),
             lock_memory: true,
-            own_core: given(2).is_some(),
+            own_core: true,
         },
         spin: Duration::from_micros(given(1).unwrap_or(0)),
         ..RolloutSettings::new(control)

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
-use terminal::{ENTER, LEAVE, PATIENCE, Session, wait_until};
+use terminal::{LEAVE, PATIENCE, Session, wait_until};
 use vlash_forge::track::telemetry::{ArmState, Hello, Message, SOCKET_FILE};
 
 #[path = "support/terminal.rs"]
@@ -101,7 +101,8 @@ fn the_end_is_told_with_the_place_of_the_report() {
     let run = directory.path().join("r");
     let mut session = rollout(&run, &["--seconds", "60", "--episodes", "50"]);
     Witness::of(&run).wait_for(ArmState::Armed, "the beginning");
-    session.wait_for(ENTER, 1);
+    // Before it is drawn the terminal is asked what it can do: only stops are taken from what is typed then.
+    session.wait_for("ARMED", 1);
     session.press(b"S");
     session.redrawn("End the rollout?");
     session.press(b"y");

@@ -301,14 +301,18 @@ impl Rollout<'_> {
             return;
         }
         let period = Duration::try_from_secs_f64(1.0 / self.settings.control.schedule.fps).unwrap_or(Duration::MAX);
-        let cause = if before.late > period / 2 {
-            let late = before.late.as_secs_f64() * 1e3;
-            format!("the system woke the loop {late:.0} ms late; control.realtime=true asks for priority")
-        } else {
-            let took = wake.now.saturating_sub(before.now).as_secs_f64() * 1e3;
-            format!("a tick took {took:.0} ms; the robot's driver waits, or the machine is too slow for control.fps")
-        };
-        self.core.complain(wake.now, format!("{} control ticks passed over: {cause}", wake.missed));
+        let (late, took) = (before.late.as_secs_f64() * 1e3, wake.now.saturating_sub(before.now).as_secs_f64() * 1e3);
+        let by_system = before.late > period / 2;
+        self.core.complain(wake.now, || {
+            let cause = if by_system {
+                format!("the system woke the loop {late:.0} ms late; control.realtime=true asks for priority")
+            } else {
+                format!(
+                    "a tick took {took:.0} ms; the robot's driver waits, or the machine is too slow for control.fps"
+                )
+            };
+            format!("{} control ticks passed over: {cause}", wake.missed)
+        });
     }
 
     fn operator(&mut self, robot: &mut dyn Robot) -> Result<(), RolloutError> {

@@ -17,7 +17,7 @@ use crate::tui::theme::{self, Theme};
 
 /// Most columns of a dialog and of a list.
 pub const DIALOG: u16 = 60;
-pub const LIST: u16 = 100;
+const LIST: u16 = 100;
 
 pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     let Some(overlay) = state.overlays.last() else { return };
@@ -61,7 +61,7 @@ fn dialog(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<
 
 fn list(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Line>, scroll: usize) {
     let shown = lines.into_iter().skip(scroll).collect();
-    text_box(&state.theme(), frame, area, title, shown, LIST.min(area.width.saturating_sub(4)));
+    text_box(&state.theme(), frame, area, title, shown, list_width(area));
 }
 
 /// A box of text, wrapped.
@@ -109,54 +109,93 @@ fn rate_lines(state: &State, text: &str, error: Option<&str>) -> Vec<Line<'stati
 }
 
 fn palette_list(state: &State, frame: &mut Frame, area: Rect, text: &str, selected: usize, error: Option<&str>) {
-    let theme = state.theme();
-    let candidates = palette::candidates(text);
-    let rows = candidates.len().min(12);
-    let inner = boxed(&theme, frame, area, "Command", DIALOG, rows as u16 + 1 + u16::from(error.is_some()));
+    let entry = |candidate: &palette::Candidate| Entry {
+        name: candidate.argument.map_or_else(|| candidate.name.into(), |form| format!("{} {form}", candidate.name)),
+        key: candidate.key.clone(),
+        help: candidate.help,
+    };
+    let entries: Vec<Entry> = palette::candidates(text).iter().map(entry).collect();
+    palette_box(&state.theme(), frame, area, Palette { text, selected, error, entries: &entries });
+}
+
+/// A line of a palette.
+pub struct Entry {
+    /// With the form of its argument.
+    pub name: String,
+    pub key: String,
+    pub help: &'static str,
+}
+
+/// An open palette.
+pub struct Palette<'a> {
+    pub text: &'a str,
+    pub selected: usize,
+    pub error: Option<&'a str>,
+    pub entries: &'a [Entry],
+}
+
+/// Draws a palette: what is typed, and the entries about the selected one.
+pub fn palette_box(theme: &Theme, frame: &mut Frame, area: Rect, palette: Palette<'_>) {
+    let Palette { text, selected, error, entries } = palette;
+    let rows = entries.len().min(12);
+    let width = list_width(area);
+    let inner = boxed(theme, frame, area, "Command", width, rows as u16 + 1 + u16::from(error.is_some()));
     let mut lines = vec![Line::raw(format!(":{text}_"))];
     lines.extend(error.map(|error| Line::styled(format!("x {error}"), theme.level(Level::Error))));
     // The chosen line stays in view.
     let first = selected.saturating_sub(rows.saturating_sub(1));
-    for (i, candidate) in candidates.iter().enumerate().skip(first).take(rows) {
-        let form = candidate.argument.map(|a| format!(" {a}")).unwrap_or_default();
+    for (i, entry) in entries.iter().enumerate().skip(first).take(rows) {
         let chosen = i == selected;
-        let name = format!("{} {}{form}", if chosen { ">" } else { " " }, candidate.name);
+        let name = format!("{} {}", if chosen { ">" } else { " " }, entry.name);
         let style = if chosen { theme.selected() } else { theme.strong() };
         lines.push(Line::from(vec![
             Span::styled(format!("{name:<18}"), style),
-            Span::styled(format!(" {:<9}", candidate.key), theme.blue()),
-            Span::styled(candidate.help, theme.grey()),
+            Span::styled(format!(" {:<10}", entry.key), theme.blue()),
+            Span::styled(entry.help, theme.grey()),
         ]));
     }
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
+/// The columns of a list in `area`.
+pub fn list_width(area: Rect) -> u16 {
+    LIST.min(area.width.saturating_sub(4))
+}
+
 fn help(state: &State, frame: &mut Frame, area: Rect, text: &str, scroll: usize) {
-    let theme = state.theme();
-    let wanted = text.to_lowercase();
-    let fits = |b: &&Binding| b.help.contains(&wanted) || fuzzy(&wanted, b.name);
-    let mut lines = vec![Line::raw(format!("search: {text}_"))];
-    for group in Group::ALL {
-        let rows: Vec<&Binding> = BINDINGS.iter().filter(|b| b.group == group).filter(fits).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        lines.push(Line::styled(group.title(), theme.strong()));
-        lines.extend(rows.into_iter().map(|b| help_row(state, b)));
-    }
+    let groups = Group::ALL.map(|group| (group, group.title()));
+    let lines = help_lines(&state.theme(), text, &groups, BINDINGS, |action| action.obstacle(state));
     list(state, frame, area, "Help", lines, scroll);
 }
 
-fn help_row(state: &State, binding: &Binding) -> Line<'static> {
-    let theme = state.theme();
+/// The bindings that fit `text`, by group; `obstacle` says why one cannot be used now.
+pub fn help_lines<A: Copy, G: Copy + PartialEq>(
+    theme: &Theme,
+    text: &str,
+    groups: &[(G, &'static str)],
+    bindings: &[Binding<A, G>],
+    obstacle: impl Fn(A) -> Option<String>,
+) -> Vec<Line<'static>> {
+    let wanted = text.to_lowercase();
+    let mut lines = vec![Line::raw(format!("search: {text}_"))];
+    for (group, title) in groups {
+        let fits = |b: &&Binding<A, G>| b.group == *group && (b.help.contains(&wanted) || fuzzy(&wanted, b.name));
+        let rows: Vec<Line> = bindings.iter().filter(fits).map(|b| help_row(theme, b, obstacle(b.action))).collect();
+        if !rows.is_empty() {
+            lines.push(Line::styled(*title, theme.strong()));
+            lines.extend(rows);
+        }
+    }
+    lines
+}
+
+fn help_row<A, G>(theme: &Theme, binding: &Binding<A, G>, obstacle: Option<String>) -> Line<'static> {
     let keys: Vec<String> = binding.keys.iter().map(|key| key.label()).collect();
     let mut spans = vec![
         Span::styled(format!("  {:<13}", keys.join(" ")), theme.blue()),
         Span::raw(format!("{:<15}", binding.name)),
     ];
-    if let Some(reason) = binding.action.obstacle(state) {
-        spans.push(Span::styled(format!("not now: {reason}; "), theme.orange()));
-    }
+    spans.extend(obstacle.map(|reason| Span::styled(format!("not now: {reason}; "), theme.orange())));
     spans.push(Span::raw(binding.help));
     Line::from(spans)
 }

@@ -167,7 +167,7 @@ impl Core {
                         "{late} ticks late: inference is slower than a chunk. Fewer denoising steps or cameras, a longer \
                          chunk, or a lower fps"
                     );
-                    self.complain(now, format!("chunk {chunk} is not used: {reason}"));
+                    self.complain(now, || format!("chunk {chunk} is not used: {reason}"));
                     self.tell_chunk(chunk, now, Phase::Discarded { reason });
                 }
             }
@@ -180,20 +180,23 @@ impl Core {
     fn complain_of_delay(&mut self, now: Duration, chunk: u64, late: u64) {
         let planned = self.used.overlap as f64 * 1e3 / self.settings.schedule.fps;
         let took = self.latency.as_secs_f64() * 1e3;
-        let text = format!(
-            "inference took {took:.0} ms, {planned:.0} ms were planned: chunk {chunk} began {late} ticks late. Fewer \
-             denoising steps (policy.num_steps), a lower control.fps or a faster device help"
-        );
-        self.complain(now, text);
+        self.complain(now, || {
+            format!(
+                "inference took {took:.0} ms, {planned:.0} ms were planned: chunk {chunk} began {late} ticks late. Fewer \
+                 denoising steps (policy.num_steps), a lower control.fps or a faster device help"
+            )
+        });
     }
 
     /// A command that led the gripper out of its box.
     fn complain_of_place(&mut self, now: Duration) {
         let [x, y, z] = self.filter.gripper().unwrap_or_default();
-        let text = format!(
-            "the policy leads the gripper out of limits.workspace: it is held at {x:.3}, {y:.3}, {z:.3} m (forward, left, up)"
-        );
-        self.complain(now, text);
+        self.complain(now, || {
+            format!(
+                "the policy leads the gripper out of limits.workspace: it is held at {x:.3}, {y:.3}, {z:.3} m (forward, \
+                 left, up)"
+            )
+        });
     }
 
     /// Gives up what was asked for: nobody waits for it any more.

@@ -26,11 +26,11 @@ impl Core {
         self.tell(Record::Message(Message::Event { time: now.as_secs_f64(), level, text }));
     }
 
-    /// Tells a person what goes wrong now and then, not each time.
-    pub fn complain(&mut self, now: Duration, text: String) {
+    /// Tells a person what goes wrong now and then, not each time; only then `text` is put together.
+    pub fn complain(&mut self, now: Duration, text: impl FnOnce() -> String) {
         if self.complained.is_none_or(|before| now.saturating_sub(before) >= COMPLAINT_PERIOD) {
             self.complained = Some(now);
-            self.say(now, Level::Warn, text);
+            self.say(now, Level::Warn, text());
         }
     }
 

@@ -3,16 +3,14 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
 
 use super::event_lines;
 use crate::track::event::Level;
 use crate::tui::format;
-use crate::tui::log::fuzzy;
-use crate::tui::robot::keymap::{self, BINDINGS, Binding, Group};
+use crate::tui::robot::keymap::{self, BINDINGS, Group};
 use crate::tui::robot::overlay::{Overlay, typable};
 use crate::tui::robot::state::State;
-use crate::tui::view::overlay::{DIALOG, LIST, boxed, text_box};
+use crate::tui::view::overlay::{DIALOG, Entry, Palette, help_lines, list_width, palette_box, text_box};
 
 pub fn render(state: &State, frame: &mut Frame, area: Rect) {
     let Some(overlay) = state.overlays.last() else { return };
@@ -25,7 +23,7 @@ pub fn render(state: &State, frame: &mut Frame, area: Rect) {
         }
         Overlay::ConfirmStop => text_box(&theme, frame, area, "End the rollout?", stop_lines(state), DIALOG),
         Overlay::Quit => text_box(&theme, frame, area, "Leave", quit_lines(state), DIALOG),
-        Overlay::Help { input, scroll } => list(state, frame, area, "Help", help_lines(state, &input.text), *scroll),
+        Overlay::Help { input, scroll } => list(state, frame, area, "Help", help(state, &input.text), *scroll),
         Overlay::Orders { scroll } => {
             list(state, frame, area, "Asked of the robot, newest first", order_lines(state), *scroll);
         }
@@ -41,7 +39,7 @@ fn list(state: &State, frame: &mut Frame, area: Rect, title: &str, lines: Vec<Li
     if shown.is_empty() {
         shown.push(Line::styled("none", state.theme().grey()));
     }
-    text_box(&state.theme(), frame, area, title, shown, LIST.min(area.width.saturating_sub(4)));
+    text_box(&state.theme(), frame, area, title, shown, list_width(area));
 }
 
 fn arm_lines(state: &State, text: &str, error: Option<&str>) -> Vec<Line<'static>> {
@@ -79,55 +77,18 @@ fn quit_lines(state: &State) -> Vec<Line<'static>> {
 }
 
 fn palette(state: &State, frame: &mut Frame, area: Rect, text: &str, selected: usize) {
-    let theme = state.theme();
-    let commands = keymap::commands(text);
-    let rows = commands.len().min(12);
-    let width = LIST.min(area.width.saturating_sub(4));
-    let inner = boxed(&theme, frame, area, "Command", width, rows as u16 + 1);
-    let mut lines = vec![Line::raw(format!(":{text}_"))];
-    // The chosen line stays in view.
-    let first = selected.saturating_sub(rows.saturating_sub(1));
-    for (i, command) in commands.iter().enumerate().skip(first).take(rows) {
-        let chosen = i == selected;
-        let name = format!("{} {}", if chosen { ">" } else { " " }, command.name);
-        let style = if chosen { theme.selected() } else { theme.strong() };
-        let key = command.key.map(|key| key.label()).unwrap_or_default();
-        lines.push(Line::from(vec![
-            Span::styled(format!("{name:<18}"), style),
-            Span::styled(format!(" {key:<10}"), theme.blue()),
-            Span::styled(command.help, theme.grey()),
-        ]));
-    }
-    frame.render_widget(Paragraph::new(lines), inner);
+    let entry = |command: &keymap::Command| Entry {
+        name: command.name.into(),
+        key: command.key.map(|key| key.label()).unwrap_or_default(),
+        help: command.help,
+    };
+    let entries: Vec<Entry> = keymap::commands(text).iter().map(entry).collect();
+    palette_box(&state.theme(), frame, area, Palette { text, selected, error: None, entries: &entries });
 }
 
-fn help_lines(state: &State, text: &str) -> Vec<Line<'static>> {
-    let theme = state.theme();
-    let wanted = text.to_lowercase();
-    let fits = |b: &&Binding| b.help.contains(&wanted) || fuzzy(&wanted, b.name);
-    let mut lines = vec![Line::raw(format!("search: {text}_"))];
-    for group in Group::ALL {
-        let rows: Vec<&Binding> = BINDINGS.iter().filter(|b| b.group == group).filter(fits).collect();
-        if !rows.is_empty() {
-            lines.push(Line::styled(group.title(), theme.strong()));
-            lines.extend(rows.into_iter().map(|b| help_row(state, b)));
-        }
-    }
-    lines
-}
-
-fn help_row(state: &State, binding: &Binding) -> Line<'static> {
-    let theme = state.theme();
-    let keys: Vec<String> = binding.keys.iter().map(|key| key.label()).collect();
-    let mut spans = vec![
-        Span::styled(format!("  {:<10}", keys.join(" ")), theme.blue()),
-        Span::raw(format!("{:<14}", binding.name)),
-    ];
-    if let Some(reason) = binding.action.obstacle(state) {
-        spans.push(Span::styled(format!("not now: {reason}; "), theme.orange()));
-    }
-    spans.push(Span::raw(binding.help));
-    Line::from(spans)
+fn help(state: &State, text: &str) -> Vec<Line<'static>> {
+    let groups = Group::ALL.map(|group| (group, group.title()));
+    help_lines(&state.theme(), text, &groups, BINDINGS, |action| action.obstacle(state))
 }
 
 fn order_lines(state: &State) -> Vec<Line<'static>> {
