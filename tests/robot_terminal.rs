@@ -99,7 +99,8 @@ fn space_and_e_stop_the_arm_under_every_layer_and_a_killed_rollout_is_told() {
 fn the_end_is_told_with_the_place_of_the_report() {
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("r");
-    let mut session = rollout(&run, &["--seconds", "60", "--episodes", "50"]);
+    // Slow, so that the task is not done before it is stopped.
+    let mut session = rollout(&run, &["--seconds", "60", "control.mode=sync", "control.latency_ms=1500"]);
     Witness::of(&run).wait_for(ArmState::Armed, "the beginning");
     // Before it is drawn the terminal is asked what it can do: only stops are taken from what is typed then.
     session.wait_for("ARMED", 1);
