@@ -30,6 +30,20 @@ pub fn wait_until(what: &str, mut found: impl FnMut() -> bool) {
     }
 }
 
+/// A text without control sequences and blanks: a screen that is drawn anew jumps over what is blank.
+pub fn letters(text: &str) -> String {
+    let mut letters = String::new();
+    let mut rest = text.chars();
+    while let Some(letter) = rest.next() {
+        match letter {
+            '\x1b' => drop(rest.by_ref().skip(1).find(|end| ('@'..='~').contains(end))),
+            ' ' => {}
+            _ => letters.push(letter),
+        }
+    }
+    letters
+}
+
 pub fn terminal() -> OpenptyResult {
     let pair = openpty(Some(&Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }), None).unwrap();
     // A child that inherits the other end would keep its own terminal from hanging up.
@@ -90,15 +104,17 @@ impl Session {
 
     /// Makes it draw the whole screen anew (as after a stop), and returns what is put out until `wanted` is in it.
     pub fn redrawn(&self, wanted: &str) -> String {
-        let mut text = String::new();
-        wait_until(wanted, || {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
             let mark = self.mark();
             kill(self.pid(), Signal::SIGCONT).unwrap();
             std::thread::sleep(Duration::from_millis(250));
-            text = self.since(mark);
-            text.contains(wanted)
-        });
-        text
+            let text = self.since(mark);
+            if letters(&text).contains(&letters(wanted)) {
+                return text;
+            }
+            assert!(Instant::now() < deadline, "waited in vain for {wanted} in {text}");
+        }
     }
 
     /// What was put out since `mark` bytes.
