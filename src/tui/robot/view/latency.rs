@@ -92,7 +92,7 @@ fn parts(state: &State) -> Option<Line<'static>> {
     };
     let names = ["images", "prefix", "denoise", "copy"];
     let words: Vec<String> = names.iter().enumerate().map(|(part, name)| format!("{name} {}", mean(part))).collect();
-    (!parts.is_empty()).then(|| Line::styled(format!("{} ms", words.join(", ")), state.theme().grey()))
+    (!parts.is_empty()).then(|| Line::styled(format!("{} ms", words.join(" ")), state.theme().grey()))
 }
 
 /// The lines below the histogram.
