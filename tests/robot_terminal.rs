@@ -107,7 +107,8 @@ fn the_end_is_told_with_the_place_of_the_report() {
     session.press(b"S");
     session.redrawn("End the rollout?");
     session.press(b"y");
-    let screen = session.redrawn("ended: stopped by the operator; report:");
+    session.redrawn("report:");
+    let screen = session.redrawn("report:");
     assert!(screen.contains("- ended") && !screen.contains("ARMED"), "{screen}");
     session.press(b"q");
     assert_eq!(session.wait().code(), Some(75), "{}", session.text());

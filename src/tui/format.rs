@@ -114,15 +114,16 @@ pub fn date(time: f64, zone: &TimeZone) -> String {
 
 /// How many lines `text` takes when it is wrapped at blanks to `width` columns, and within words that are longer.
 pub fn wrapped_lines(text: &str, width: usize) -> usize {
-    let (mut lines, mut column) = (1, 0);
+    // None: nothing is on the line yet. Blanks before the first word count.
+    let (mut lines, mut column) = (1, None);
     for word in text.split(' ') {
         let length = word.chars().count();
-        let needed = if column == 0 { length } else { column + 1 + length };
+        let needed = column.map_or(length, |column: usize| column + 1 + length);
         if needed <= width || width == 0 {
-            column = needed;
+            column = Some(needed);
         } else {
-            lines += usize::from(column > 0) + length.saturating_sub(1) / width;
-            column = if length == 0 { 0 } else { (length - 1) % width + 1 };
+            lines += usize::from(column.is_some_and(|column| column > 0)) + length.saturating_sub(1) / width;
+            column = if length == 0 { None } else { Some((length - 1) % width + 1) };
         }
     }
     lines
@@ -207,6 +208,12 @@ mod tests {
         ] {
             assert_eq!(wrapped_lines(text, width), lines, "{text:?} in {width}");
         }
+    }
+
+    #[test]
+    fn blanks_at_the_beginning_take_room_too() {
+        assert_eq!([wrapped_lines("   four five", 12), wrapped_lines("   four five", 11)], [1, 2]);
+        assert_eq!([wrapped_lines("", 5), wrapped_lines("abcdefgh", 4), wrapped_lines("ab cdefgh", 4)], [1, 2, 3]);
     }
 
     #[test]

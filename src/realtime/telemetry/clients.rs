@@ -67,10 +67,11 @@ impl Clients {
         // The queue is empty: there is room.
         let _ = lines.try_send(Arc::clone(hello));
         let (writing, reading) = (stream.try_clone()?, stream.try_clone()?);
+        // Before it is greeted: whoever was greeted misses nothing from then on.
+        self.all().push(Client { lines, stream });
         std::thread::Builder::new().name("telemetry-client".into()).spawn(move || write(writing, &queued))?;
         let steer = steer.clone();
         std::thread::Builder::new().name("telemetry-steer".into()).spawn(move || read(reading, &steer))?;
-        self.all().push(Client { lines, stream });
         Ok(())
     }
 

@@ -198,9 +198,8 @@ impl State {
     }
 
     /// All texts on the screen that time alone changes.
-    fn ages(&self) -> (String, bool, Option<String>) {
-        let order = self.orders.newest().map(|o| o.describe(self.now));
-        (super::view::link_words(self), self.fresh_note().is_some(), order)
+    fn ages(&self) -> (String, (Level, String)) {
+        (super::view::link_words(self), super::view::message(self))
     }
 
     pub fn notify(&mut self, level: Level, text: String) {

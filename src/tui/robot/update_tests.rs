@@ -139,3 +139,17 @@ fn nobody_takes_orders_once_the_process_is_gone_and_leaving_asks_nothing() {
     assert!(state.fresh_note().is_some_and(|(_, text)| text.contains("use the robot's own stop")));
     assert_eq!(press(&mut state, "q"), [Effect::Leave]);
 }
+
+/// What is said for some seconds only has to be taken off the screen when they are over, though nothing arrives any more.
+#[test]
+fn a_message_that_time_alone_ends_makes_a_new_frame() {
+    let mut unheard = State::new(crate::tui::robot::testing::settings(), NOON, ratatui::layout::Size::new(80, 24));
+    unheard.notify(Level::Info, "sent".into());
+    let changes: Vec<bool> = (1..=11).map(|second| unheard.tick(NOON + f64::from(second))).collect();
+    assert_eq!(changes.iter().position(|changed| *changed), Some(9));
+    assert_eq!(changes.iter().filter(|changed| **changed).count(), 1);
+    let mut state = running(80, 24);
+    hear(&mut state, Message::Ended { time: 99.0, outcome: "placed".into(), report: None });
+    press(&mut state, " ");
+    assert!(super::super::view::message(&state).1.starts_with("ended: placed"));
+}

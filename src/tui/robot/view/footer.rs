@@ -27,15 +27,15 @@ pub fn message(state: &State) -> (Level, String) {
     if state.liveness() == Liveness::Gone {
         return (Level::Error, format!("{}. f looks back, q leaves", gone_words(state)));
     }
+    if let Some(ended) = &state.live.ended {
+        let report = ended.report.as_ref().map(|r| format!("; report: {}", state.place(r))).unwrap_or_default();
+        return (Level::Info, format!("ended: {}{report}; f looks back, q leaves", ended.outcome));
+    }
     if let Some(order) = fresh_order(state) {
         return order;
     }
     if let Liveness::Lost(age) = state.liveness() {
         return (Level::Error, lost(state, age));
-    }
-    if let Some(ended) = &state.live.ended {
-        let report = ended.report.as_ref().map(|r| format!("; report: {}", state.place(r))).unwrap_or_default();
-        return (Level::Info, format!("ended: {}{report}; f looks back, q leaves", ended.outcome));
     }
     if let Some(frozen) = &state.frozen {
         let ago = state.live.latest() - frozen.at;

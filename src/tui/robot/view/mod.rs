@@ -11,7 +11,7 @@ mod pulse;
 
 pub use cameras::prepare as prepare_images;
 pub use chunks::queue_words;
-pub use footer::gone_words;
+pub use footer::{gone_words, message};
 pub use header::link_words;
 pub use pulse::jitter_words;
 use ratatui::Frame;
