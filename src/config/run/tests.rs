@@ -67,7 +67,7 @@ fn the_reference_is_not_stale_and_holds_the_defaults() {
     let committed = std::fs::read_to_string(path).unwrap();
     assert!(committed == reference, "reference.toml is stale; VLASH_BLESS=1 cargo test --lib config:: writes it anew");
     let from_file = load(&Source::File(path.into()), &[]).unwrap().value;
-    assert_eq!(from_file, built_in(&["control.duration_s=60"]));
+    assert_eq!(from_file, built_in(&["control.duration_s=60", "watchdog.recover=false"]));
 }
 
 #[test]
